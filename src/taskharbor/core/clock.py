@@ -1,0 +1,78 @@
+"""Time is an argument. This module is where the argument comes from, and where it is checked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from taskharbor.core.errors import InvalidTime
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""Times outside EPOCH..LATEST are refused: some store or some reader could not keep them, and none is real."""
+
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def checked(moment: datetime, name: str) -> datetime:
+    """The same moment in UTC; InvalidTime if it is naive or out of range."""
+    if not isinstance(moment, datetime):
+        raise InvalidTime(f"{name} must be a datetime, got {type(moment).__name__}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidTime(
+            f"{name} is naive ({moment.isoformat()}): give it a time zone, for example datetime.now(timezone.utc)"
+        )
+    try:
+        inside = EPOCH <= moment <= LATEST
+    except OverflowError:
+        inside = False
+    if not inside:
+        raise InvalidTime(f"{name} is out of range ({moment.isoformat()}): use a time from 1970 to 8999")
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+
+def to_micros(moment: datetime) -> int:
+    """Whole microseconds since 1970, exact (`timestamp()` is a float and is not)."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class StoreClock:
+    """The store's clock, read rarely and carried forward by the local monotonic clock.
+
+    A worker whose wall clock is wrong, or jumps, still agrees with every other worker of the store.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[], datetime],
+        *,
+        refresh_s: float = 30.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._measure = measure
+        self._refresh_s = refresh_s
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._anchor: tuple[datetime, float] | None = None
+
+    def now(self) -> datetime:
+        with self._lock:
+            if self._anchor is None or self._monotonic() - self._anchor[1] >= self._refresh_s:
+                before = self._monotonic()
+                store_time = self._measure()
+                after = self._monotonic()
+                # The store read its clock somewhere between the two; the middle halves the error.
+                self._anchor = (store_time, (before + after) / 2)
+            store_time, taken = self._anchor
+            return store_time + timedelta(seconds=self._monotonic() - taken)

@@ -1,0 +1,51 @@
+"""Payloads and results are bytes to a driver. The default codec makes those bytes JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from taskharbor.core.errors import InvalidPayload
+from taskharbor.core.model import JsonValue
+
+
+class Codec(Protocol):
+    """Turns values into bytes and back. Equal values must give equal bytes, so that duplicates are recognised."""
+
+    def encode(self, value: JsonValue) -> bytes: ...
+
+    def decode(self, data: bytes) -> JsonValue: ...
+
+
+class JsonCodec:
+    """Strict JSON in UTF-8 with sorted keys: no NaN, no lone surrogates, no keys but text."""
+
+    def encode(self, value: JsonValue) -> bytes:
+        try:
+            _refuse_odd_keys(value)
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPayload(f"text with a lone surrogate cannot be stored: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidPayload(f"not JSON: {error}. Use dict, list, str, int, finite float, bool or None") from None
+        except RecursionError:
+            raise InvalidPayload("not JSON: nested too deeply, or contains itself") from None
+
+    def decode(self, data: bytes) -> JsonValue:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPayload(f"stored bytes are not JSON: {error}") from None
+
+
+def _refuse_odd_keys(value: JsonValue) -> None:
+    """`json.dumps` would quietly write the key 1 as "1", and two keys could become one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidPayload(f"not JSON: the key {key!r} is {type(key).__name__}, not text")
+            _refuse_odd_keys(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_odd_keys(inner)

@@ -1,0 +1,239 @@
+"""The driver contract: what every store promises. Three narrow protocols and their union.
+
+Drivers store, fence and move state; callers decide. Every call takes `now`, so that tests and workers agree on
+the time; None means the store's own clock. Drivers are synchronous and safe to use from many threads.
+`taskharbor.testing.DriverContract` states each promise below as a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol, runtime_checkable
+
+from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Enqueued,
+    Extension,
+    HistoryPage,
+    Job,
+    JobFilter,
+    Leadership,
+    Lease,
+    LeasedJob,
+    NewJob,
+    Page,
+    QueueSettings,
+    Recovery,
+    RetryUpdate,
+    Settlement,
+    Status,
+    Worker,
+)
+
+Duration = timedelta | float
+"""A timedelta, or a number of seconds."""
+
+Answers = list[Enqueued]
+Leased = list[LeasedJob]
+Settled = list[Status | TaskHarborError]
+"""For each settlement, where the job stands now or what went wrong with this one."""
+Extended = list[Lease | TaskHarborError]
+"""For each extension, the lease as it is now or what went wrong with this one."""
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """The seven operations of a queue, release, and their batch forms."""
+
+    def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
+        """All of the jobs are stored, or none. With `connection`, they exist exactly if its owner commits."""
+        ...
+
+    def reserve(
+        self,
+        queues: str | Sequence[str],
+        *,
+        now: datetime | None = None,
+        lease_for: Duration | None = None,
+        limit: int = 1,
+        types: Sequence[str] | None = None,
+        owner: str = "",
+    ) -> Leased:
+        """At most `limit` runnable jobs, each leased to this caller alone with a fresh token.
+
+        Highest priority first, then the moment they became due, then id. Jobs whose lease has ended are runnable
+        again; expired and terminal jobs and paused queues give nothing. An empty list means nothing is runnable.
+        """
+        ...
+
+    def extend_lease(
+        self, id: str, token: str, *, now: datetime | None = None, lease_for: Duration | None = None
+    ) -> Lease:
+        """The lease now ends `lease_for` after `now`. The token stays. Tells whether a cancel was asked for."""
+        ...
+
+    def extend(self, extensions: Sequence[Extension], *, now: datetime | None = None) -> Extended:
+        """Many leases at once; one that is lost does not disturb the others."""
+        ...
+
+    def ack(self, id: str, token: str, *, now: datetime | None = None, result: bytes | None = None) -> None:
+        """The job is done. Again with the same token: succeeds and changes nothing."""
+        ...
+
+    def retry(self, id: str, token: str, *, now: datetime | None = None, update: RetryUpdate) -> None:
+        """The job is ready again at `update.run_at`, with the failure recorded as given."""
+        ...
+
+    def fail(
+        self, id: str, token: str, *, now: datetime | None = None, reason: str, code: str = "unrecoverable"
+    ) -> None:
+        """The job is in the DLQ. Again with the same token: succeeds and changes nothing."""
+        ...
+
+    def release(self, id: str, token: str, *, now: datetime | None = None) -> None:
+        """The job is ready again where it was in line, and nothing is held against it."""
+        ...
+
+    def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:
+        """Many leases ended at once. For each its new status or its own error; a stale one harms no other."""
+        ...
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: str | Sequence[str],
+        *,
+        now: datetime | None = None,
+        lease_for: Duration | None = None,
+        limit: int = 1,
+        types: Sequence[str] | None = None,
+        owner: str = "",
+    ) -> tuple[Settled, Leased]:
+        """`settle`, then `reserve`, in one round trip where the store can."""
+        ...
+
+    def now(self) -> datetime:
+        """The store's clock."""
+        ...
+
+    def migrate(self) -> None:
+        """Bring the tables to the version this driver needs. Safe to call always, and by many at once."""
+        ...
+
+    def close(self) -> None:
+        """Give back every resource. Later calls raise DriverClosed; closing twice is fine."""
+        ...
+
+
+@runtime_checkable
+class Inspection(Protocol):
+    """What people and tools ask about jobs, and what they do to them by hand."""
+
+    def get(self, id: str) -> Job:
+        """The job, live or finished; JobNotFound if there is none."""
+        ...
+
+    def list(self, filter: JobFilter | None = None, cursor: str | None = None, limit: int = 100) -> Page:
+        """Jobs that match, newest id first. Following the cursor meets every job that stays in place once."""
+        ...
+
+    def counts(self) -> Counts:
+        """How many jobs stand where."""
+        ...
+
+    def attempts(self, id: str) -> Sequence[Attempt]:
+        """Every attempt of the job, oldest first, each written together with its settle."""
+        ...
+
+    def history(self, cursor: str | None = None, limit: int = 1000) -> HistoryPage:
+        """Finished attempts and terminal jobs in commit-safe order: following the cursor skips no committed row
+        and repeats none, whatever else is being written."""
+        ...
+
+    def cancel(self, id: str, *, now: datetime | None = None) -> Status:
+        """A ready job is cancelled; an inflight one is asked to stop. Terminal jobs stay as they are.
+        Returns the status after the call."""
+        ...
+
+    def redrive(
+        self,
+        filter: JobFilter | None = None,
+        *,
+        now: datetime | None = None,
+        limit: int | None = None,
+        run_at: datetime | None = None,
+        rate: float | None = None,
+        reset_attempts: bool = False,
+        clone: bool = False,
+    ) -> Sequence[str]:
+        """Send DLQ jobs that match back to ready, oldest id first, and return the ids that will run.
+
+        `rate` (jobs a second) spreads them over time. `clone` leaves the DLQ job and enqueues a copy.
+        """
+        ...
+
+    def purge(self, filter: JobFilter | None = None, *, limit: int | None = None) -> int:
+        """Remove DLQ jobs that match for good (their attempts stay in history); returns how many."""
+        ...
+
+    def pause(self, queue: str) -> None:
+        """Reserve gives nothing from this queue until `resume`. Running jobs go on."""
+        ...
+
+    def resume(self, queue: str) -> None:
+        """Undo `pause`."""
+        ...
+
+    def queues(self) -> Sequence[QueueSettings]:
+        """The settings of every queue that has any."""
+        ...
+
+
+@runtime_checkable
+class Fleet(Protocol):
+    """What keeps a group of workers together. Leases alone suffice when none of it runs."""
+
+    def heartbeat(self, worker: Worker, *, now: datetime | None = None) -> None:
+        """The worker is alive at `now`. The first one registers it."""
+        ...
+
+    def workers(self) -> Sequence[Worker]:
+        """Every registered worker, by id."""
+        ...
+
+    def deregister(self, worker_id: str) -> None:
+        """The worker is gone in good order. Unknown ids are fine."""
+        ...
+
+    def elect(
+        self, name: str, holder: str, now: datetime | None = None, term: Duration = 30.0, *, epoch: int | None = None
+    ) -> Leadership | None:
+        """Bid for the leadership `name`. At most one holder wins it until its term ends, and each new winner has a
+        higher epoch. The holder renews an unexpired term by bidding again; with `epoch`, only that very term."""
+        ...
+
+    def resign(self, name: str, holder: str, epoch: int) -> None:
+        """Give up the leadership, if it is still this one, so that the next bid can win at once."""
+        ...
+
+    def leaders(self) -> Sequence[Leadership]:
+        """The last winner of every election, current or not."""
+        ...
+
+    def recover(self, now: datetime | None = None, *, dead_after: Duration = 30.0) -> Recovery:
+        """One bounded pass: remove workers silent for `dead_after` and free their leases, take back ended leases,
+        expire jobs past their time. Call again while it finds something."""
+        ...
+
+    def prune(self, before: datetime, *, limit: int = 10_000) -> int:
+        """Forget at most `limit` jobs that ended before `before`, oldest first, each with its attempts and its
+        idempotency key. Jobs in the DLQ stay. Returns how many went."""
+        ...
+
+
+@runtime_checkable
+class Driver(Queueing, Inspection, Fleet, Protocol):
+    """Everything a store does."""

@@ -1,0 +1,178 @@
+"""From the job a caller describes to the row a store keeps. Everything that can be refused is refused here,
+before any store is touched, so that bad input fails alike everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from taskharbor.core import limits as bounds
+from taskharbor.core.clock import checked
+from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput
+from taskharbor.core.ids import new_ids
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import Enqueued, NewJob
+
+LONGEST_SCOPE: Final = 128
+
+
+class Admitted(NamedTuple):
+    """A checked job, ready to be written. The first fifteen fields are columns of the jobs table."""
+
+    id: str
+    type: str
+    queue: str
+    tenant_id: str
+    payload: bytes
+    meta: str | None
+    """JSON text, None when empty."""
+    priority: int
+    run_at: datetime | None
+    due_at: datetime
+    expires_at: datetime | None
+    timeout_nanos: int
+    max_attempts: int
+    created_at: datetime
+    idempotency_key: str | None
+    dedupe_scope: str | None
+    payload_hash: str | None
+    """Only with a key: what a later job with that key is compared to."""
+    key_expires_at: datetime | None
+    raise_duplicate: bool
+
+
+class Batch(NamedTuple):
+    """An admitted batch: the jobs to write, and for each job of the call its id and whether it stands in `fresh`."""
+
+    fresh: list[Admitted]
+    answers: list[Enqueued]
+
+
+def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
+    """Check a whole batch. Raises for the first job that cannot be taken; then nothing was written."""
+    now = checked(now, "now")
+    given = list(jobs)
+    made_ids = iter(new_ids(sum(1 for job in given if job.id is None)))
+    fresh: list[Admitted] = []
+    answers: list[Enqueued] = []
+    by_key: dict[tuple[str, str], Admitted] = {}
+    for job in given:
+        admitted = _admit_one(job, job.id if job.id is not None else next(made_ids), now, limits)
+        if admitted.idempotency_key is not None:
+            assert admitted.dedupe_scope is not None
+            first = by_key.setdefault((admitted.dedupe_scope, admitted.idempotency_key), admitted)
+            if first is not admitted:
+                check_duplicate(admitted, first.id, first.payload_hash)
+                answers.append(Enqueued(first.id, existed=True))
+                continue
+        fresh.append(admitted)
+        answers.append(Enqueued(admitted.id))
+    return Batch(fresh, answers)
+
+
+def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) -> None:
+    """The key of `job` is taken by `existing_id`: fine, unless the payload differs or duplicates are errors."""
+    if job.payload_hash != existing_hash:
+        raise IdempotencyConflict(
+            f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id} with a different "
+            "payload: use another key, or send the same payload",
+            existing_id=existing_id,
+        )
+    if job.raise_duplicate:
+        raise DuplicateJob(
+            f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id}",
+            existing_id=existing_id,
+        )
+
+
+def id_taken(job_id: str) -> InvalidInput:
+    return InvalidInput(f"a job with the id {job_id!r} exists: leave the id out, or use idempotency_key to deduplicate")
+
+
+def _admit_one(job: NewJob, job_id: str, now: datetime, limits: Limits) -> Admitted:
+    if not isinstance(job.payload, bytes):
+        raise InvalidInput(f"payload must be bytes, got {type(job.payload).__name__}: encode it with a codec first")
+    limits.check_size(job.payload, "payload")
+    run_at = None if job.run_at is None else checked(job.run_at, "run_at")
+    expires_at = None if job.expires_at is None else checked(job.expires_at, "expires_at")
+    if expires_at is not None and expires_at <= now:
+        raise AlreadyExpired(f"expires_at {expires_at.isoformat()} is not after now {now.isoformat()}")
+    key, scope, payload_hash, key_expires_at = job.idempotency_key, None, None, None
+    if key is not None:
+        bounds.check_text(key, "idempotency_key", bounds.MAX_KEY)
+        if not key:
+            raise InvalidInput("idempotency_key must not be empty: leave it out for no deduplication")
+        scope = dedupe_scope(job.tenant_id, job.queue, job.type, tuple(job.unique))
+        payload_hash = sha256(job.payload).hexdigest()
+        if job.key_ttl is not None:
+            key_expires_at = now + bounds.check_duration(job.key_ttl, "key_ttl")
+    if job.on_duplicate not in ("return", "raise"):
+        raise InvalidInput(f"on_duplicate must be 'return' or 'raise', got {job.on_duplicate!r}")
+    return Admitted(
+        id=bounds.check_text(job_id, "id", bounds.MAX_ID) or _refuse_empty_id(),
+        type=bounds.check_name(job.type, "type", bounds.MAX_NAME),
+        queue=bounds.check_name(job.queue, "queue", bounds.MAX_NAME),
+        tenant_id=bounds.check_name(job.tenant_id, "tenant_id", bounds.MAX_TENANT),
+        payload=job.payload,
+        meta=_meta_text(job.meta) if job.meta else None,
+        priority=_check_priority(job.priority),
+        run_at=run_at,
+        due_at=now if run_at is None else run_at,
+        expires_at=expires_at,
+        timeout_nanos=0 if job.timeout is None else _nanos(job.timeout),
+        max_attempts=_check_max_attempts(job.max_attempts, limits),
+        created_at=now,
+        idempotency_key=key,
+        dedupe_scope=scope,
+        payload_hash=payload_hash,
+        key_expires_at=key_expires_at,
+        raise_duplicate=job.on_duplicate == "raise",
+    )
+
+
+@lru_cache(maxsize=4096)
+def dedupe_scope(tenant_id: str, queue: str, type: str, unique: tuple[str, ...]) -> str:
+    """The text that, with the key, must be unique. Always holds the tenant; never ambiguous; of bounded length."""
+    unknown = set(unique) - {"tenant", "queue", "type"}
+    if unknown:
+        raise InvalidInput(f"unique takes 'tenant', 'queue' and 'type', got {sorted(unknown)}")
+    parts = [tenant_id, queue if "queue" in unique else None, type if "type" in unique else None]
+    scope = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
+    return scope if len(scope) <= LONGEST_SCOPE else "sha256:" + sha256(scope.encode()).hexdigest()
+
+
+def _refuse_empty_id() -> str:
+    raise InvalidInput("id must not be empty: leave it out to get a UUIDv7")
+
+
+def _meta_text(meta: Mapping[str, str]) -> str:
+    for key, value in meta.items():
+        bounds.check_text(key, "a meta key", bounds.MAX_NAME)
+        bounds.check_text(value, f"meta[{key!r}]", bounds.MAX_META_BYTES)
+    text = json.dumps(dict(meta), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if len(text.encode()) > bounds.MAX_META_BYTES:
+        raise InvalidInput(f"meta is over {bounds.MAX_META_BYTES:,} bytes: put large values in the payload")
+    return text
+
+
+def _check_priority(priority: int) -> int:
+    if type(priority) is not int or priority not in bounds.PRIORITY_RANGE:
+        raise InvalidInput(f"priority must be a whole number of 32 bits, got {priority!r}")
+    return priority
+
+
+def _check_max_attempts(max_attempts: int | None, limits: Limits) -> int:
+    if max_attempts is None or max_attempts == 0:  # seed 003: zero means unset
+        return limits.default_max_attempts
+    if type(max_attempts) is not int or not 1 <= max_attempts <= bounds.MAX_ATTEMPTS:
+        raise InvalidInput(f"max_attempts must be a whole number from 1 to {bounds.MAX_ATTEMPTS}, got {max_attempts!r}")
+    return max_attempts
+
+
+def _nanos(timeout: object) -> int:
+    duration = bounds.check_duration(timeout, "timeout")  # type: ignore[arg-type]
+    return (duration.days * 86_400 + duration.seconds) * 1_000_000_000 + duration.microseconds * 1_000

@@ -1,0 +1,104 @@
+"""The bounds every store shares, and the checks that keep to them before anything is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final
+
+from taskharbor.core.errors import InvalidInput, InvalidLeaseDuration, PayloadTooLarge
+from taskharbor.core.model import DEFAULT_LEASE
+
+MAX_ID: Final = 64
+MAX_NAME: Final = 255
+MAX_TENANT: Final = 64
+MAX_KEY: Final = 255
+MAX_META_BYTES: Final = 16_384
+MAX_ERROR_CHARACTERS: Final = 8_192
+MAX_BATCH: Final = 10_000
+"""Most jobs one reserve hands out, and most items one settle or extend takes."""
+SWEEP_BATCH: Final = 1_000
+"""Most lapsed leases, and most expired jobs, that one reserve clears away before it claims."""
+MAX_ATTEMPTS: Final = 1_000_000
+PRIORITY_RANGE: Final = range(-(2**31) + 1, 2**31)
+MAX_DURATION: Final = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator may set, the same for every driver."""
+
+    max_payload_bytes: int = 1_048_576
+    default_max_attempts: int = 5
+    crash_allowance: int = 2
+    """Deliveries beyond `max_attempts` that may end without a word from the worker before the job is dead."""
+
+    def check_size(self, data: bytes, what: str) -> None:
+        if len(data) > self.max_payload_bytes:
+            raise PayloadTooLarge(
+                f"{what} has {len(data):,} bytes, the limit is {self.max_payload_bytes:,}: "
+                "store the data elsewhere and enqueue a reference to it"
+            )
+
+
+# A lone surrogate cannot be encoded, and PostgreSQL cannot keep NUL in text.
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+@lru_cache(maxsize=4096)
+def check_name(value: str, what: str, longest: int) -> str:
+    """Names repeat from job to job, so a checked one is remembered."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text, got {type(value).__name__}")
+    if not value:
+        raise InvalidInput(f"{what} must not be empty")
+    return check_text(value, what, longest)
+
+
+def check_text(value: str, what: str, longest: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text, got {type(value).__name__}")
+    if len(value) > longest:
+        raise InvalidInput(f"{what} has {len(value)} characters, the limit is {longest}")
+    if _UNSTORABLE.search(value):
+        raise InvalidInput(f"{what} contains NUL or a lone surrogate, which not every store can keep: remove it")
+    return value
+
+
+def clean_error(text: str) -> str:
+    """Error text comes from anywhere, so it is mended instead of refused, and its length is bounded."""
+    if _UNSTORABLE.search(text):
+        text = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    if len(text) > MAX_ERROR_CHARACTERS:
+        half = MAX_ERROR_CHARACTERS // 2 - 20
+        # A traceback says where it began at one end and what went wrong at the other: keep both.
+        text = f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
+    return text
+
+
+def check_duration(value: timedelta | float, what: str) -> timedelta:
+    if isinstance(value, timedelta):
+        duration = value
+    else:
+        try:
+            duration = timedelta(seconds=value)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(f"{what} must be a timedelta or a number of seconds, got {value!r}") from None
+    if not timedelta(0) <= duration <= MAX_DURATION:
+        raise InvalidInput(f"{what} must be from 0 to {MAX_DURATION.days} days, got {duration}")
+    return duration
+
+
+def check_lease(lease_for: timedelta | float | None) -> timedelta:
+    """The lease asked for, 30 seconds when None."""
+    if lease_for is None:
+        return DEFAULT_LEASE
+    try:
+        duration = lease_for if isinstance(lease_for, timedelta) else timedelta(seconds=lease_for)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidLeaseDuration(f"lease_for must be a timedelta or seconds, got {lease_for!r}") from None
+    if not timedelta(0) < duration <= MAX_DURATION:
+        raise InvalidLeaseDuration(f"lease_for must be above zero and at most {MAX_DURATION.days} days, got {duration}")
+    return duration

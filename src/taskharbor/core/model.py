@@ -1,0 +1,384 @@
+"""The values that cross the driver boundary. All of them are immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_TENANT: Final = "default"
+DEFAULT_LEASE: Final = timedelta(seconds=30)
+
+
+class Status(StrEnum):
+    """Where a job stands. *Scheduled* is `READY` with a `run_at` still to come."""
+
+    READY = "ready"
+    INFLIGHT = "inflight"
+    DONE = "done"
+    DLQ = "dlq"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Reason(StrEnum):
+    """Why a job is in the DLQ, as a code a program can group by; `Job.dlq_reason` has the text."""
+
+    MAX_ATTEMPTS = "max_attempts"
+    UNRECOVERABLE = "unrecoverable"
+    NO_HANDLER = "no_handler"
+    BAD_PAYLOAD = "bad_payload"
+    CRASH_LOOP = "crash_loop"
+
+
+class Outcome(StrEnum):
+    """How one attempt ended, or how a job ended that was not running."""
+
+    SUCCEEDED = "succeeded"
+    RETRIED = "retried"
+    DEAD = "dead"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    CANCELLED = "cancelled"
+    LAPSED = "lapsed"
+    EXPIRED = "expired"
+
+
+class Settle(StrEnum):
+    """The ways to end a lease."""
+
+    ACK = "ack"
+    RETRY = "retry"
+    FAIL = "fail"
+    RELEASE = "release"
+    SNOOZE = "snooze"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job as the caller describes it. `intake.admit` checks it and fills in the rest.
+
+    `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`.
+    `timeout` and `key_ttl` are a timedelta or seconds. `key` and `max_retries` are other names for
+    `idempotency_key` and `max_attempts`.
+    """
+
+    type: str
+    payload: bytes = b""
+    queue: str = DEFAULT_QUEUE
+    tenant_id: str = DEFAULT_TENANT
+    id: str | None = None
+    meta: Mapping[str, str] | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    timeout: timedelta | float | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    unique: tuple[str, ...] = ("tenant", "type")
+    key_ttl: timedelta | float | None = None
+    on_duplicate: str = "return"
+    key: InitVar[str | None] = None
+    max_retries: InitVar[int | None] = None
+
+    def __post_init__(self, key: str | None, max_retries: int | None) -> None:
+        if key is not None:
+            object.__setattr__(self, "idempotency_key", key)
+        if max_retries is not None:
+            object.__setattr__(self, "max_attempts", max_retries)
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What enqueue did: the id, and whether the job was already there under the same key."""
+
+    id: str
+    existed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a handler says it has come."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as the store keeps it."""
+
+    id: str
+    type: str
+    queue: str
+    tenant_id: str
+    payload: bytes
+    meta: Mapping[str, str]
+    priority: int
+    run_at: datetime | None
+    due_at: datetime
+    expires_at: datetime | None
+    timeout: timedelta | None
+    max_attempts: int
+    attempts: int
+    deliveries: int
+    forgiven: int
+    """Deliveries that burned nothing (released, snoozed, before a redrive): not held against the job."""
+    last_error: str
+    failed_at: datetime | None
+    status: Status
+    lease_token: str | None
+    lease_owner: str | None
+    lease_expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    dlq_reason: str | None
+    dlq_code: str | None
+    dlq_failed_at: datetime | None
+    idempotency_key: str | None
+    dedupe_scope: str | None
+    result: bytes | None
+    progress: Progress | None
+    created_at: datetime
+    updated_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+
+    def phase(self, now: datetime) -> str:
+        """The state as people speak of it: splits ready and inflight in two."""
+        if self.status is Status.READY:
+            return "scheduled" if self.due_at > now else "ready"
+        if self.status is Status.INFLIGHT:
+            return "running" if self.started_at is not None else "claimed"
+        return str(self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Temporary ownership of a job. Every settle and extend must show the token."""
+
+    token: str
+    expires_at: datetime
+    owner: str = ""
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    job: Job
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class RetryUpdate:
+    """What core decided about a failed attempt; the driver only stores it."""
+
+    run_at: datetime | None = None
+    attempts: int = 0
+    last_error: str = ""
+    failed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One way to end one lease. Build it with the method named after the operation."""
+
+    kind: Settle
+    id: str
+    token: str
+    result: bytes | None = None
+    update: RetryUpdate | None = None
+    reason: str = ""
+    code: str = ""
+    run_at: datetime | None = None
+    started_at: datetime | None = None
+
+    @classmethod
+    def ack(cls, id: str, token: str, *, result: bytes | None = None, started_at: datetime | None = None) -> Settlement:
+        """The handler succeeded."""
+        return cls(Settle.ACK, id, token, result=result, started_at=started_at)
+
+    @classmethod
+    def retry(cls, id: str, token: str, *, update: RetryUpdate, started_at: datetime | None = None) -> Settlement:
+        """The handler failed and will run again at `update.run_at`."""
+        return cls(Settle.RETRY, id, token, update=update, started_at=started_at)
+
+    @classmethod
+    def fail(
+        cls,
+        id: str,
+        token: str,
+        *,
+        reason: str,
+        code: str = Reason.UNRECOVERABLE,
+        started_at: datetime | None = None,
+    ) -> Settlement:
+        """The job goes to the DLQ."""
+        return cls(Settle.FAIL, id, token, reason=reason, code=code, started_at=started_at)
+
+    @classmethod
+    def release(cls, id: str, token: str, *, started_at: datetime | None = None) -> Settlement:
+        """The job goes back to where it was; no attempt is burned."""
+        return cls(Settle.RELEASE, id, token, started_at=started_at)
+
+    @classmethod
+    def snooze(cls, id: str, token: str, *, run_at: datetime, started_at: datetime | None = None) -> Settlement:
+        """The job goes back to run at `run_at`; no attempt is burned."""
+        return cls(Settle.SNOOZE, id, token, run_at=run_at, started_at=started_at)
+
+    @classmethod
+    def cancel(cls, id: str, token: str, *, reason: str = "", started_at: datetime | None = None) -> Settlement:
+        """The handler gave the job up for good, without calling it a failure."""
+        return cls(Settle.CANCEL, id, token, reason=reason, started_at=started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Keep one lease alive, and tell the store what has become known since."""
+
+    id: str
+    token: str
+    lease_for: timedelta | float | None = None
+    started_at: datetime | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of the handler (or one delivery that nobody finished), as history keeps it."""
+
+    job_id: str
+    number: int
+    delivery: int
+    outcome: Outcome
+    error: str
+    code: str | None
+    worker: str
+    lease_token: str
+    due_at: datetime
+    claimed_at: datetime
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One fact of the feed: an attempt ended, a job reached a terminal state, or both at once.
+
+    `position` orders the feed and is a cursor: a reader that kept it goes on right behind this row.
+    `job` is the whole record when `status` is terminal, else None.
+    """
+
+    position: str
+    job_id: str
+    type: str
+    queue: str
+    tenant_id: str
+    priority: int
+    outcome: Outcome
+    status: Status
+    at: datetime
+    attempt: Attempt | None
+    job: Job | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """Rows of the feed and the cursor that continues behind them (given even when there are none)."""
+
+    rows: Sequence[HistoryRow]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """What `list`, `redrive` and `purge` select by. Everything given must match; nothing given matches all."""
+
+    ids: tuple[str, ...] | None = None
+    status: Status | None = None
+    queue: str | None = None
+    type: str | None = None
+    tenant_id: str | None = None
+    error: str | None = None
+    """Text that the last error or the DLQ reason contains."""
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs, newest id first, and the cursor of the next page (None on the last)."""
+
+    jobs: Sequence[Job]
+    cursor: str | None
+
+
+class Counts(dict[str, int]):
+    """Jobs by status over all queues; `queues` has the same for each queue, `scheduled` the part of
+    ready that is not due yet."""
+
+    def __init__(self, queues: Mapping[str, Mapping[str, int]], scheduled: int) -> None:
+        super().__init__({status.value: 0 for status in Status})
+        self.queues: dict[str, dict[str, int]] = {}
+        self.scheduled = scheduled
+        for queue, by_status in sorted(queues.items()):
+            self.queues[queue] = {s.value: by_status.get(s.value, 0) for s in Status}
+            for status, count in by_status.items():
+                self[status] += count
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What operators have set for a queue. A queue nobody has touched has the defaults."""
+
+    name: str
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process as it describes itself. The store adds `last_heartbeat`."""
+
+    id: str
+    hostname: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] = ()
+    slots: int = 1
+    version: str = ""
+    started_at: datetime | None = None
+    last_heartbeat: datetime | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A won election: valid until `until`, and newer than every leadership with a smaller epoch."""
+
+    name: str
+    holder: str
+    epoch: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What one pass of `recover` found and mended."""
+
+    workers_removed: int = 0
+    leases_freed: int = 0
+    jobs_expired: int = 0
+
+    def __add__(self, other: Recovery) -> Recovery:
+        return Recovery(
+            self.workers_removed + other.workers_removed,
+            self.leases_freed + other.leases_freed,
+            self.jobs_expired + other.jobs_expired,
+        )
+
+
+JsonValue = Any
+"""What `json.loads` gives: dict, list, str, int, float, bool or None, nested."""

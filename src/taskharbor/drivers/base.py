@@ -1,0 +1,380 @@
+"""What all drivers do alike: check the arguments, ask the clock, refuse after close.
+
+A driver subclasses `BaseDriver` and fills in the operations of `StoreOperations`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from taskharbor.core import limits as bounds
+from taskharbor.core.clock import StoreClock, checked
+from taskharbor.core.contract import Answers, Duration, Extended, Leased, Settled
+from taskharbor.core.errors import DriverClosed, InvalidInput, InvalidTime, TaskHarborError
+from taskharbor.core.intake import admit
+from taskharbor.core.limits import Limits, check_duration, check_lease, check_name, clean_error
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Extension,
+    HistoryPage,
+    Job,
+    JobFilter,
+    Leadership,
+    Lease,
+    NewJob,
+    Page,
+    QueueSettings,
+    Recovery,
+    RetryUpdate,
+    Settle,
+    Settlement,
+    Status,
+    Worker,
+)
+from taskharbor.drivers.operations import RedrivePlan, StoreOperations
+
+T = TypeVar("T")
+Names = list[str]
+
+
+class BaseDriver(StoreOperations):
+    """The public contract over a few private operations."""
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._clock = StoreClock(self._measure_clock)
+        self._closed = False
+        self._close_lock = threading.Lock()
+
+    # --- Queueing ----------------------------------------------------------------------------------------
+
+    def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
+        batch = admit(jobs, self._moment(now), self.limits)
+        if not batch.fresh:
+            return batch.answers
+        if connection is not None:
+            return self._enqueue_with(connection, batch)
+        return self._enqueue(batch)
+
+    async def aenqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any) -> Answers:
+        """`enqueue` inside the transaction of an asynchronous connection."""
+        batch = admit(jobs, self._moment(now), self.limits)
+        if not batch.fresh:
+            return batch.answers
+        return await self._aenqueue_with(connection, batch)
+
+    def reserve(
+        self,
+        queues: str | Sequence[str],
+        *,
+        now: datetime | None = None,
+        lease_for: Duration | None = None,
+        limit: int = 1,
+        types: Sequence[str] | None = None,
+        owner: str = "",
+    ) -> Leased:
+        return self.settle_and_reserve((), queues, now=now, lease_for=lease_for, limit=limit, types=types, owner=owner)[
+            1
+        ]
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: str | Sequence[str],
+        *,
+        now: datetime | None = None,
+        lease_for: Duration | None = None,
+        limit: int = 1,
+        types: Sequence[str] | None = None,
+        owner: str = "",
+    ) -> tuple[Settled, Leased]:
+        duration = check_lease(lease_for)
+        moment = self._moment(now)
+        _check_count(limit, "limit", bounds.MAX_BATCH)
+        bounds.check_text(owner, "owner", bounds.MAX_NAME)
+        names = _names(queues, "queue")
+        handled = None if types is None else _names(types, "type")
+        checked_settlements = [self._checked_settlement(item) for item in settlements]
+        if len(checked_settlements) > bounds.MAX_BATCH:
+            raise InvalidInput(f"one settle takes at most {bounds.MAX_BATCH:,} items: split the batch")
+        if not names or handled == ():
+            return self._settle(checked_settlements, moment) if checked_settlements else [], []
+        return self._settle_and_reserve(checked_settlements, names, moment, duration, limit, handled, owner)
+
+    def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:
+        return self.settle_and_reserve(settlements, (), now=now)[0]
+
+    def ack(
+        self,
+        id: str,
+        token: str,
+        *,
+        now: datetime | None = None,
+        result: bytes | None = None,
+        started_at: datetime | None = None,
+    ) -> None:
+        self._settle_one(Settlement.ack(id, token, result=result, started_at=started_at), now)
+
+    def retry(
+        self,
+        id: str,
+        token: str,
+        *,
+        now: datetime | None = None,
+        update: RetryUpdate,
+        started_at: datetime | None = None,
+    ) -> None:
+        self._settle_one(Settlement.retry(id, token, update=update, started_at=started_at), now)
+
+    def fail(
+        self,
+        id: str,
+        token: str,
+        *,
+        now: datetime | None = None,
+        reason: str,
+        code: str = "unrecoverable",
+        started_at: datetime | None = None,
+    ) -> None:
+        self._settle_one(Settlement.fail(id, token, reason=reason, code=code, started_at=started_at), now)
+
+    def release(self, id: str, token: str, *, now: datetime | None = None) -> None:
+        self._settle_one(Settlement.release(id, token), now)
+
+    def extend_lease(
+        self, id: str, token: str, *, now: datetime | None = None, lease_for: Duration | None = None
+    ) -> Lease:
+        return _value(self.extend([Extension(id, token, lease_for)], now=now)[0])
+
+    def extend(self, extensions: Sequence[Extension], *, now: datetime | None = None) -> Extended:
+        moment = self._moment(now)
+        if len(extensions) > bounds.MAX_BATCH:
+            raise InvalidInput(f"one extend takes at most {bounds.MAX_BATCH:,} items: split the batch")
+        items = [
+            Extension(
+                item.id,
+                item.token,
+                check_lease(item.lease_for),
+                None if item.started_at is None else checked(item.started_at, "started_at"),
+                item.progress,
+            )
+            for item in extensions
+        ]
+        return self._extend(items, moment) if items else []
+
+    def now(self) -> datetime:
+        self._check_open()
+        return self._clock.now()
+
+    def close(self) -> None:
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # --- Inspection --------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Job:
+        self._check_open()
+        return self._get(id)
+
+    def list(self, filter: JobFilter | None = None, cursor: str | None = None, limit: int = 100) -> Page:
+        self._check_open()
+        _check_count(limit, "limit", bounds.MAX_BATCH)
+        return self._list(filter or JobFilter(), cursor, limit)
+
+    def counts(self) -> Counts:
+        return self._counts(self._moment(None))
+
+    def attempts(self, id: str) -> Sequence[Attempt]:
+        self._check_open()
+        return self._attempts(id)
+
+    def history(self, cursor: str | None = None, limit: int = 1000) -> HistoryPage:
+        self._check_open()
+        _check_count(limit, "limit", bounds.MAX_BATCH)
+        return self._history(cursor, limit)
+
+    def cancel(self, id: str, *, now: datetime | None = None) -> Status:
+        return self._cancel(id, self._moment(now))
+
+    def redrive(
+        self,
+        filter: JobFilter | None = None,
+        *,
+        now: datetime | None = None,
+        limit: int | None = None,
+        run_at: datetime | None = None,
+        rate: float | None = None,
+        reset_attempts: bool = False,
+        clone: bool = False,
+    ) -> Sequence[str]:
+        moment = self._moment(now)
+        start = None if run_at is None else checked(run_at, "run_at")
+        if rate is not None and not rate > 0:
+            raise InvalidInput(f"rate must be above zero jobs a second, got {rate!r}")
+        if limit is not None:
+            _check_count(limit, "limit", None)
+        chosen = filter or JobFilter()
+        if chosen.status not in (None, Status.DLQ):
+            raise InvalidInput(f"only DLQ jobs can be redriven, not {chosen.status}")
+        moved: Names = []
+        after: str | None = None
+        while limit is None or len(moved) < limit:
+            room = bounds.SWEEP_BATCH if limit is None else min(bounds.SWEEP_BATCH, limit - len(moved))
+            plan = RedrivePlan(
+                now=moment,
+                start=start,
+                rate=rate,
+                offset=len(moved),
+                reset_attempts=reset_attempts,
+                clone=clone,
+            )
+            seen, ids = self._redrive(chosen, after, room, plan)
+            moved.extend(ids)
+            if not seen:
+                break
+            after = seen[-1]
+        return moved
+
+    def purge(self, filter: JobFilter | None = None, *, limit: int | None = None) -> int:
+        self._check_open()
+        chosen = filter or JobFilter()
+        if chosen.status not in (None, Status.DLQ):
+            raise InvalidInput(f"only DLQ jobs can be purged, not {chosen.status}")
+        removed = 0
+        while limit is None or removed < limit:
+            room = bounds.SWEEP_BATCH if limit is None else min(bounds.SWEEP_BATCH, limit - removed)
+            gone = self._purge(chosen, room)
+            removed += gone
+            if gone < room:
+                break
+        return removed
+
+    def pause(self, queue: str) -> None:
+        self._check_open()
+        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
+
+    def resume(self, queue: str) -> None:
+        self._check_open()
+        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
+
+    def queues(self) -> Sequence[QueueSettings]:
+        self._check_open()
+        return self._queues()
+
+    # --- Fleet -------------------------------------------------------------------------------------------
+
+    def heartbeat(self, worker: Worker, *, now: datetime | None = None) -> None:
+        check_name(worker.id, "worker id", bounds.MAX_NAME)
+        self._heartbeat(worker, self._moment(now))
+
+    def workers(self) -> Sequence[Worker]:
+        self._check_open()
+        return self._workers()
+
+    def deregister(self, worker_id: str) -> None:
+        self._check_open()
+        self._deregister(worker_id)
+
+    def elect(
+        self, name: str, holder: str, now: datetime | None = None, term: Duration = 30.0, *, epoch: int | None = None
+    ) -> Leadership | None:
+        check_name(name, "name", bounds.MAX_NAME)
+        check_name(holder, "holder", bounds.MAX_NAME)
+        duration = check_duration(term, "term")
+        if not duration:
+            raise InvalidInput("term must be above zero")
+        return self._elect(name, holder, self._moment(now), duration, epoch)
+
+    def resign(self, name: str, holder: str, epoch: int) -> None:
+        self._check_open()
+        self._resign(name, holder, epoch)
+
+    def leaders(self) -> Sequence[Leadership]:
+        self._check_open()
+        return self._leaders()
+
+    def recover(self, now: datetime | None = None, *, dead_after: Duration = 30.0) -> Recovery:
+        return self._recover(self._moment(now), check_duration(dead_after, "dead_after"))
+
+    def prune(self, before: datetime, *, limit: int = 10_000) -> int:
+        self._check_open()
+        _check_count(limit, "limit", None)
+        return self._prune(checked(before, "before"), limit)
+
+    # --- Shared helpers ----------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DriverClosed("this driver was closed: open another one with open_driver(url)")
+
+    def _moment(self, now: datetime | None) -> datetime:
+        self._check_open()
+        return self._clock.now() if now is None else checked(now, "now")
+
+    def _settle_one(self, settlement: Settlement, now: datetime | None) -> None:
+        _value(self.settle([settlement], now=now)[0])
+
+    def _checked_settlement(self, item: Settlement) -> Settlement:
+        """The settlement with clean text and UTC times. Most are acks with nothing to check: keep those quick."""
+        if item.result is not None:
+            if not isinstance(item.result, bytes):
+                raise InvalidInput(f"result must be bytes, got {type(item.result).__name__}")
+            self.limits.check_size(item.result, "result")
+        started_at = None if item.started_at is None else checked(item.started_at, "started_at")
+        if item.kind is Settle.ACK:
+            return item if started_at is item.started_at else replace(item, started_at=started_at)
+        update = item.update
+        if item.kind is Settle.RETRY:
+            if update is None:
+                raise InvalidInput("a retry needs an update: RetryUpdate(run_at, attempts, last_error, failed_at)")
+            if update.attempts < 0:
+                raise InvalidInput(f"attempts must not be negative, got {update.attempts}")
+            update = RetryUpdate(
+                None if update.run_at is None else checked(update.run_at, "update.run_at"),
+                update.attempts,
+                clean_error(update.last_error),
+                None if update.failed_at is None else checked(update.failed_at, "update.failed_at"),
+            )
+        run_at = item.run_at
+        if item.kind is Settle.SNOOZE:
+            if run_at is None:
+                raise InvalidTime("a snooze needs run_at: the time the job wakes up")
+            run_at = checked(run_at, "run_at")
+        code = item.code
+        if item.kind is Settle.FAIL:
+            code = check_name(str(code), "code", 64)
+        return replace(
+            item, update=update, reason=clean_error(item.reason), code=code, run_at=run_at, started_at=started_at
+        )
+
+
+def _names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
+    """The names checked, in order, each once."""
+    names = (given,) if isinstance(given, str) else given
+    return tuple(dict.fromkeys(check_name(name, what, bounds.MAX_NAME) for name in names))
+
+
+def _check_count(value: int, what: str, most: int | None) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        span = "at least 1" if most is None else f"from 1 to {most:,}"
+        raise InvalidInput(f"{what} must be a whole number, {span}, got {value!r}")
+
+
+def _value(outcome: T | TaskHarborError) -> T:
+    if isinstance(outcome, TaskHarborError):
+        raise outcome
+    return outcome

@@ -1,0 +1,334 @@
+"""The queue inside one process, shared by the memory and the JSON driver.
+
+`EngineDriver` runs the pure moves of `core.transitions` on a `State`. A subclass decides where the state lives by
+overriding `_reading` and `_writing`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from taskharbor.core import transitions
+from taskharbor.core.clock import EPOCH
+from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.errors import InvalidCursor, TaskHarborError
+from taskharbor.core.ids import new_ids, new_tokens
+from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
+from taskharbor.core.limits import SWEEP_BATCH
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Extension,
+    HistoryPage,
+    HistoryRow,
+    Job,
+    JobFilter,
+    Leadership,
+    Lease,
+    LeasedJob,
+    Page,
+    QueueSettings,
+    Recovery,
+    Settlement,
+    Status,
+    Worker,
+)
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers
+from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_key
+
+
+class EngineDriver(BaseDriver):
+    """Every operation of the contract on a `State`."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[State]:
+        """The state, held still while it is read."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[State]:
+        """The state, held for one change that is kept as a whole or not at all."""
+
+    # --- Queueing ----------------------------------------------------------------------------------------
+
+    def _enqueue(self, batch: Batch) -> Answers:
+        with self._writing() as state:
+            answers = {job.id: self._existing(state, job) for job in batch.fresh}
+            fresh_ids = {job.id for job in batch.fresh if answers[job.id] is None}
+            if len(answers) != len(batch.fresh):
+                ids = [job.id for job in batch.fresh]
+                raise id_taken(next(id for id in ids if ids.count(id) > 1))
+            for job in batch.fresh:
+                if job.id in fresh_ids and (job.id in state.jobs or job.id in state.finished):
+                    raise id_taken(job.id)
+            for job in batch.fresh:
+                if job.id not in fresh_ids:
+                    continue
+                if job.idempotency_key is not None:
+                    record = KeyRecord(job.id, job.payload_hash, job.key_expires_at)
+                    state.put("keys", (job.dedupe_scope, job.idempotency_key), record)
+                state.put("jobs", job.id, job_from_admitted(job))
+        return merge_answers(batch, {job_id: kept for job_id, kept in answers.items() if kept is not None})
+
+    @staticmethod
+    def _existing(state: State, job: Admitted) -> str | None:
+        """The id of the job that holds the key of `job`, if one does."""
+        if job.idempotency_key is None or job.dedupe_scope is None:
+            return None
+        record = state.keys.get((job.dedupe_scope, job.idempotency_key))
+        if record is None or (record.expires_at is not None and record.expires_at <= job.created_at):
+            return None
+        check_duplicate(job, record.job_id, record.payload_hash)
+        return record.job_id
+
+    def _reserve(
+        self,
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> Leased:
+        with self._writing() as state:
+            self._take_back(state, queues, now)
+            self._expire(state, queues, now)
+            open_queues = [name for name in queues if name not in state.queues or not state.queues[name].paused]
+            chosen = claimable(state, open_queues, now, limit, types)
+            leased = []
+            for job, token in zip(chosen, new_tokens(len(chosen)), strict=True):
+                held = transitions.reserve(job, token=token, owner=owner, now=now, lease_for=lease_for)
+                state.put("jobs", held.id, held)
+                leased.append(LeasedJob(held, Lease(token, now + lease_for, owner, False)))
+            return leased
+
+    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
+        freed = 0
+        for queue in queues:
+            heap = state.leases[queue]
+            while heap and heap[0][0] <= now and freed < SWEEP_BATCH:
+                ended_at, job_id = heapq.heappop(heap)
+                job = state.jobs.get(job_id)
+                if job and job.status is Status.INFLIGHT and job.lease_expires_at == ended_at:
+                    state.apply(transitions.lapse(job, now, self.limits, transitions.LAPSED_TEXT))
+                    freed += 1
+        return freed
+
+    @staticmethod
+    def _expire(state: State, queues: Sequence[str], now: datetime) -> int:
+        expired = 0
+        for queue in queues:
+            heap = state.expiries[queue]
+            while heap and heap[0][0] <= now and expired < SWEEP_BATCH:
+                _, job_id = heapq.heappop(heap)
+                job = state.jobs.get(job_id)
+                if job and job.status is Status.READY and job.expires_at is not None and job.expires_at <= now:
+                    state.apply(transitions.expire(job, now))
+                    expired += 1
+        return expired
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            return [self._settle_item(state, item, now) for item in settlements]
+
+    @staticmethod
+    def _settle_item(state: State, item: Settlement, now: datetime) -> Status | TaskHarborError:
+        try:
+            job = state.find(item.id)
+            last = state.history.get(state.sequences_of.get(item.id, [0])[-1])
+            if transitions.repeats(item, job.status, last.attempt if last else None):
+                return job.status
+            transitions.check_lease(job, item.token, now)
+        except TaskHarborError as error:
+            return error
+        return state.apply(transitions.settle(job, item, now)).status
+
+    def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
+        results: Extended = []
+        with self._writing() as state:
+            for item in extensions:
+                try:
+                    job = state.find(item.id)
+                    transitions.check_lease(job, item.token, now)
+                except TaskHarborError as error:
+                    results.append(error)
+                    continue
+                held = transitions.extend(job, item, now)
+                state.put("jobs", held.id, held)
+                assert held.lease_expires_at is not None
+                cancelled = held.cancel_requested_at is not None
+                results.append(Lease(item.token, held.lease_expires_at, held.lease_owner or "", cancelled))
+        return results
+
+    # --- Inspection --------------------------------------------------------------------------------------
+
+    def _get(self, id: str) -> Job:
+        with self._reading() as state:
+            return state.find(id)
+
+    def _list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
+        with self._reading() as state:
+            everything = {**state.jobs, **state.finished}
+            ids = sorted((id for id in everything if cursor is None or id < cursor), reverse=True)
+            found: list[Job] = []
+            for id in ids:
+                if matches(everything[id], filter):
+                    found.append(everything[id])
+                    if len(found) > limit:
+                        break
+        more = len(found) > limit
+        return Page(found[:limit], found[limit - 1].id if more else None)
+
+    def _counts(self, now: datetime) -> Counts:
+        queues: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        scheduled = 0
+        with self._reading() as state:
+            for table in (state.jobs, state.finished):
+                for job in table.values():
+                    queues[job.queue][job.status.value] += 1
+                    scheduled += job.status is Status.READY and job.due_at > now
+        return Counts(queues, scheduled)
+
+    def _attempts(self, id: str) -> Sequence[Attempt]:
+        with self._reading() as state:
+            state.find(id)
+            rows = [state.history[sequence] for sequence in state.sequences_of.get(id, [])]
+        return [row.attempt for row in rows if row.attempt is not None]
+
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
+        with self._reading() as state:
+            after = self._sequence_of(state, cursor)
+            # Sequences rise by one from row to row; pruned ones are simply not there any more.
+            first = next(iter(state.history), state.last_sequence + 1)
+            rows: list[HistoryRow] = []
+            for sequence in range(max(after + 1, first), state.last_sequence + 1):
+                row = state.history.get(sequence)
+                if row is not None:
+                    rows.append(row)
+                    if len(rows) == limit:
+                        break
+            return HistoryPage(rows, rows[-1].position if rows else f"{state.store_id}:{after}")
+
+    @staticmethod
+    def _sequence_of(state: State, cursor: str | None) -> int:
+        if cursor is None:
+            return 0
+        store_id, _, sequence = cursor.partition(":")
+        if store_id != state.store_id or not sequence.isdecimal():
+            raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
+        return int(sequence)
+
+    def _cancel(self, id: str, now: datetime) -> Status:
+        with self._writing() as state:
+            job = state.find(id)
+            if job.status not in (Status.READY, Status.INFLIGHT):
+                return job.status
+            return state.apply(transitions.cancel(job, now)).status
+
+    def _redrive(
+        self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        with self._writing() as state:
+            jobs = dead(state, filter, after)[:limit]
+            ids = new_ids(len(jobs)) if plan.clone else [job.id for job in jobs]
+            for number, (job, new) in enumerate(zip(jobs, ids, strict=True)):
+                run_at = plan.run_at(number)
+                if plan.clone:
+                    moved = transitions.clone(job, plan.now, id=new, run_at=run_at)
+                else:
+                    moved = transitions.redrive(job, plan.now, run_at=run_at, reset_attempts=plan.reset_attempts)
+                state.put("jobs", moved.id, moved)
+            return [job.id for job in jobs], ids
+
+    def _purge(self, filter: JobFilter, limit: int) -> int:
+        with self._writing() as state:
+            jobs = dead(state, filter, None)[:limit]
+            for job in jobs:
+                state.drop("jobs", job.id)
+                forget_key(state, job)
+            return len(jobs)
+
+    def _set_paused(self, queue: str, paused: bool) -> None:
+        with self._writing() as state:
+            state.put("queues", queue, QueueSettings(queue, paused))
+
+    def _queues(self) -> Sequence[QueueSettings]:
+        with self._reading() as state:
+            return [state.queues[name] for name in sorted(state.queues)]
+
+    # --- Fleet -------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, worker: Worker, now: datetime) -> None:
+        with self._writing() as state:
+            known = state.workers.get(worker.id)
+            started_at = worker.started_at or (known.started_at if known else now)
+            state.put("workers", worker.id, replace(worker, started_at=started_at, last_heartbeat=now))
+
+    def _workers(self) -> Sequence[Worker]:
+        with self._reading() as state:
+            return [state.workers[id] for id in sorted(state.workers)]
+
+    def _deregister(self, worker_id: str) -> None:
+        with self._writing() as state:
+            if worker_id in state.workers:
+                state.drop("workers", worker_id)
+
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        with self._writing() as state:
+            current = state.leaders.get(name)
+            held = current is not None and current.until > now
+            if held or epoch is not None:
+                if current is None or not held or current.holder != holder or epoch not in (None, current.epoch):
+                    return None
+                won = replace(current, until=now + term)
+            else:
+                won = Leadership(name, holder, current.epoch + 1 if current else 1, now + term)
+            state.put("leaders", name, won)
+            return won
+
+    def _resign(self, name: str, holder: str, epoch: int) -> None:
+        with self._writing() as state:
+            current = state.leaders.get(name)
+            if current and current.holder == holder and current.epoch == epoch:
+                state.put("leaders", name, replace(current, until=EPOCH))
+
+    def _leaders(self) -> Sequence[Leadership]:
+        with self._reading() as state:
+            return [state.leaders[name] for name in sorted(state.leaders)]
+
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        with self._writing() as state:
+            silent = [w for w in state.workers.values() if w.last_heartbeat and w.last_heartbeat <= now - dead_after]
+            for worker in silent:
+                state.drop("workers", worker.id)
+            owners = {worker.id for worker in silent}
+            orphans = [j for j in state.jobs.values() if j.status is Status.INFLIGHT and j.lease_owner in owners]
+            for job in orphans:
+                state.apply(transitions.lapse(job, now, self.limits, transitions.ORPHANED_TEXT))
+            names = sorted({job.queue for job in state.jobs.values()})
+            freed = self._take_back(state, names, now)
+            return Recovery(len(silent), len(orphans) + freed, self._expire(state, names, now))
+
+    def _prune(self, before: datetime, limit: int) -> int:
+        with self._writing() as state:
+            ended: dict[str, None] = {}
+            for row in state.history.values():
+                last = state.history[state.sequences_of[row.job_id][-1]]
+                if row.job_id not in state.jobs and last.status in transitions.TERMINAL and last.at < before:
+                    ended[row.job_id] = None
+                    if len(ended) == limit:
+                        break
+            for job_id in ended:
+                for sequence in list(state.sequences_of[job_id]):
+                    state.drop("history", sequence)
+                if job_id in state.finished:
+                    forget_key(state, state.finished[job_id])
+                    state.drop("finished", job_id)
+            return len(ended)

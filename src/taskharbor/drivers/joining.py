@@ -1,0 +1,185 @@
+"""Enqueue inside the caller's own transaction: the job exists exactly if the caller commits.
+
+What to run is written once, as a generator that yields queries and is sent their rows; whether the connection is
+synchronous or not, and whose library it is, is the business of the runner. A driver says which kinds of
+connection it can join and gives its statements in both parameter styles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from taskharbor.core.contract import Answers
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.intake import Admitted, Batch, check_duplicate
+from taskharbor.drivers.rows import merge_answers
+from taskharbor.drivers.sqlfiles import Statements
+
+Row = Sequence[Any]
+Params = Mapping[str, Any]
+
+
+class Query(NamedTuple):
+    """A statement by name, or `raw` SQL without values, and what to run it with: once, or once per item."""
+
+    name: str
+    params: Params | Sequence[Params] = {}
+    raw: bool = False
+
+
+Steps = Generator[Query, Sequence[Row], Answers]
+RowOf = Callable[[Admitted], Params]
+
+_SAVEPOINT: Final = "taskharbor_enqueue"
+
+
+def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf) -> Steps:
+    """Take the keys, then insert the jobs whose key was free. Needs three statements from the driver:
+
+    `take_key` returns a row exactly if the key now belongs to `:id`; `get_key` returns the holder's id and payload
+    hash; `insert_job` inserts one job.
+    """
+    guarded = len(batch.fresh) > 1 or batch.fresh[0].idempotency_key is not None
+    if guarded:
+        # If the batch is refused, the caller may still go on and commit: then none of it may stay behind.
+        yield Query(f"SAVEPOINT {_SAVEPOINT}", raw=True)
+    try:
+        existing: dict[str, str] = {}
+        keyed = [job for job in batch.fresh if job.idempotency_key is not None]
+        # Everybody takes keys in the same order, so that two batches cannot wait for each other in a circle.
+        for job in sorted(keyed, key=lambda job: (job.dedupe_scope, job.idempotency_key)):
+            params = key_params(job)
+            if (yield Query("take_key", params)):
+                continue
+            holder_id, payload_hash = (yield Query("get_key", params))[0]
+            check_duplicate(job, holder_id, payload_hash)
+            existing[job.id] = holder_id
+        new = [job_params(job) for job in batch.fresh if job.id not in existing]
+        if new:
+            yield Query("insert_job", new if len(new) > 1 else new[0])
+    except Exception:
+        if guarded:
+            yield Query(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}", raw=True)
+            yield Query(f"RELEASE SAVEPOINT {_SAVEPOINT}", raw=True)
+        raise
+    if guarded:
+        yield Query(f"RELEASE SAVEPOINT {_SAVEPOINT}", raw=True)
+    return merge_answers(batch, existing)
+
+
+class Joiner:
+    """Runs steps on connections of one dialect. `libraries` are the modules whose connections it takes,
+    `dialects` the SQLAlchemy dialect names."""
+
+    def __init__(self, libraries: Sequence[str], dialects: Sequence[str], plain: Statements, named: Statements) -> None:
+        self._libraries = tuple(libraries)
+        self._dialects = tuple(dialects)
+        self._plain = plain
+        self._named = named
+
+    def run(self, connection: Any, steps: Steps) -> Answers:
+        kind = _library_of(connection)
+        if kind == "sqlalchemy":
+            connection = self._sqlalchemy_connection(connection)
+            return _drive(steps, lambda query: self._run_sqlalchemy(connection, query))
+        if kind in self._libraries and not _is_async(connection):
+            return _drive(steps, lambda query: self._run_dbapi(connection, query))
+        raise self._refusal(connection)
+
+    async def arun(self, connection: Any, steps: Steps) -> Answers:
+        kind = _library_of(connection)
+        if kind == "sqlalchemy" and hasattr(connection, "run_sync"):
+            result: Answers = await connection.run_sync(lambda inner: self.run(inner, steps))
+            return result
+        if kind in self._libraries and _is_async(connection):
+            return await self._arun_dbapi(connection, steps)
+        return self.run(connection, steps)
+
+    async def _arun_dbapi(self, connection: Any, steps: Steps) -> Answers:
+        rows: Sequence[Row] | None = None
+        error: BaseException | None = None
+        while True:
+            try:
+                query = steps.throw(error) if error is not None else steps.send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                answers: Answers = done.value
+                return answers
+            rows, error = None, None
+            try:
+                async with connection.cursor() as cursor:
+                    sql, params, many = self._prepared(query, self._plain)
+                    await (cursor.executemany(sql, params) if many else cursor.execute(sql, params))
+                    rows = await cursor.fetchall() if cursor.description and not many else []
+            except Exception as failure:
+                error = failure
+
+    def _run_dbapi(self, connection: Any, query: Query) -> Sequence[Row]:
+        sql, params, many = self._prepared(query, self._plain)
+        cursor = connection.cursor()
+        try:
+            if many:
+                cursor.executemany(sql, params)
+                return []
+            cursor.execute(sql, params)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        finally:
+            cursor.close()
+
+    def _run_sqlalchemy(self, connection: Any, query: Query) -> Sequence[Row]:
+        from sqlalchemy import text
+
+        sql, params, many = self._prepared(query, self._named)
+        result = connection.execute(text(sql), params)
+        return [tuple(row) for row in result] if not many and result.returns_rows else []
+
+    def _sqlalchemy_connection(self, given: Any) -> Any:
+        if hasattr(given, "run_sync"):
+            raise InvalidInput("this connection is asynchronous: await aenqueue(…, connection=…) instead")
+        # A Session hands out the connection of its transaction; a Connection is one.
+        connection = given.connection() if callable(getattr(given, "connection", None)) else given
+        if connection.dialect.name not in self._dialects:
+            raise self._refusal(given)
+        return connection
+
+    @staticmethod
+    def _prepared(query: Query, statements: Statements) -> tuple[str, Any, bool]:
+        sql = query.name if query.raw else statements[query.name]
+        many = not isinstance(query.params, Mapping)
+        return sql, query.params, many
+
+    def _refusal(self, connection: Any) -> InvalidInput:
+        takes = ", ".join((*self._libraries, *(f"SQLAlchemy ({name})" for name in self._dialects)))
+        return InvalidInput(
+            f"cannot enqueue through a {type(connection).__module__}.{type(connection).__name__}: "
+            f"this store takes connections of {takes}"
+        )
+
+
+def _drive(steps: Steps, run: Callable[[Query], Sequence[Row]]) -> Answers:
+    rows: Sequence[Row] | None = None
+    error: BaseException | None = None
+    while True:
+        try:
+            query = steps.throw(error) if error is not None else steps.send(rows)  # type: ignore[arg-type]
+        except StopIteration as done:
+            answers: Answers = done.value
+            return answers
+        rows, error = None, None
+        try:
+            rows = run(query)
+        except Exception as failure:
+            error = failure
+
+
+def _library_of(connection: Any) -> str:
+    """The top-level module that the connection's class, or a class it extends, comes from."""
+    for parent in type(connection).__mro__:
+        root = parent.__module__.partition(".")[0]
+        if root in ("sqlalchemy", "psycopg", "sqlite3", "pymysql"):
+            return root
+    return type(connection).__module__.partition(".")[0]
+
+
+def _is_async(connection: Any) -> bool:
+    return hasattr(connection, "__aenter__")

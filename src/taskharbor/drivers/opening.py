@@ -1,0 +1,155 @@
+"""From a URL to a driver. Optional libraries are imported only when their scheme is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidURL, MissingExtra
+from taskharbor.core.limits import Limits
+
+DEFAULT_PREFIX: Final = "th_"
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,23}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreURL:
+    """A store's address in parts. `rest` is the URL without the options that are ours, for the client library.
+
+    Printing it never shows the password.
+    """
+
+    scheme: str
+    path: str
+    rest: str
+    prefix: str
+    limits: Limits
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"StoreURL({redacted(self.rest)!r})"
+
+
+def open_driver(url: str, *, limits: Limits | None = None) -> Driver:
+    """The driver for `url`:
+
+    `memory://` · `memory://name` · `json:///dir` · `sqlite:///file` · `postgresql://…` · `mysql://…` · `mariadb://…`
+
+    Options go in the query: `prefix=th_` (of the tables), `max_payload=1048576` (bytes). Call `migrate()` once
+    before the first use. Other packages add schemes through the entry-point group `taskharbor.drivers`.
+    """
+    parsed = parse_url(url, limits)
+    return _factory(parsed.scheme)(parsed)
+
+
+def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
+    if not isinstance(url, str) or "://" not in url:
+        raise InvalidURL(f"not a store URL: {url!r}. Try sqlite:///jobs.db, or postgresql://user@host/database")
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    prefix = check_prefix(options.pop("prefix", DEFAULT_PREFIX))
+    cap = options.pop("max_payload", None)
+    if cap is not None:
+        if not cap.isdecimal() or not 1 <= int(cap) <= 2**30:
+            raise InvalidURL(f"max_payload must be a number of bytes from 1 to {2**30:,}, got {cap!r}")
+        limits = Limits(max_payload_bytes=int(cap))
+    rest = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
+    if parts.netloc == "" and not rest.startswith(f"{parts.scheme}://"):
+        rest = f"{parts.scheme}://{rest.removeprefix(parts.scheme + ':')}"
+    path = unquote(parts.netloc + parts.path)
+    return StoreURL(parts.scheme.lower(), path, rest, prefix, limits or Limits(), options)
+
+
+def check_prefix(prefix: str) -> str:
+    """Table names are put together from the prefix, so it may hold nothing but a plain name."""
+    if not _PREFIX.fullmatch(prefix):
+        raise InvalidURL(
+            f"prefix must be 1 to 24 of a-z, 0-9 and _, beginning with a letter, got {prefix!r}: for example prefix=th_"
+        )
+    return prefix
+
+
+def redacted(url: str) -> str:
+    """The URL with its password starred out, for messages and logs."""
+    parts = urlsplit(url)
+    netloc = parts.netloc
+    if "@" in netloc:
+        login, _, host = netloc.rpartition("@")
+        netloc = f"{login.partition(':')[0]}:***@{host}" if ":" in login else netloc
+    query = urlencode([(k, "***" if "pass" in k.lower() else v) for k, v in parse_qsl(parts.query)], safe="*")
+    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+
+
+def _open_memory(url: StoreURL) -> Driver:
+    from taskharbor.drivers.memory import MemoryDriver
+
+    return MemoryDriver(url.path.strip("/"), limits=url.limits)
+
+
+def _open_json(url: StoreURL) -> Driver:
+    from taskharbor.drivers.jsonfile import JsonDriver
+
+    return JsonDriver(_local_path(url), limits=url.limits)
+
+
+def _open_sqlite(url: StoreURL) -> Driver:
+    from taskharbor.drivers.sqlite.driver import SqliteDriver
+
+    return SqliteDriver(_local_path(url), prefix=url.prefix, limits=url.limits, options=url.options)
+
+
+def _open_postgres(url: StoreURL) -> Driver:
+    module = _optional("taskharbor.drivers.postgres.driver", "psycopg", url.scheme, "postgres")
+    driver: Driver = module.PostgresDriver(url.rest, prefix=url.prefix, limits=url.limits)
+    return driver
+
+
+def _open_mysql(url: StoreURL) -> Driver:
+    module = _optional("taskharbor.drivers.mysql.driver", "pymysql", url.scheme, "mysql")
+    driver: Driver = module.MysqlDriver(url.rest, prefix=url.prefix, limits=url.limits)
+    return driver
+
+
+_BUILT_IN: Final[dict[str, Callable[[StoreURL], Driver]]] = {
+    "memory": _open_memory,
+    "json": _open_json,
+    "sqlite": _open_sqlite,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+    "mysql": _open_mysql,
+    "mariadb": _open_mysql,
+}
+
+
+def _factory(scheme: str) -> Callable[[StoreURL], Driver]:
+    if scheme in _BUILT_IN:
+        return _BUILT_IN[scheme]
+    for entry in entry_points(group="taskharbor.drivers", name=scheme):
+        factory: Callable[[StoreURL], Driver] = entry.load()
+        return factory
+    known = ", ".join(f"{name}://" for name in _BUILT_IN)
+    raise InvalidURL(f"unknown store scheme {scheme!r}: known are {known} and what installed packages add")
+
+
+def _optional(module: str, library: str, scheme: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (library, "psycopg_pool"):
+            raise
+        raise MissingExtra(f"{scheme}:// needs an extra: pip install 'taskharbor[{extra}]'") from None
+
+
+def _local_path(url: StoreURL) -> str:
+    """`sqlite:///jobs.db` is relative and `sqlite:////var/jobs.db` absolute, as SQLAlchemy has it."""
+    if not url.path.startswith("/") or len(url.path) < 2:
+        raise InvalidURL(
+            f"{url.scheme}:// needs three slashes and a path: {url.scheme}:///jobs or {url.scheme}:////var/jobs"
+        )
+    return url.path[1:]

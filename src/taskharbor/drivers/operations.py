@@ -1,0 +1,171 @@
+"""What a store has to be able to do, below the checks. One abstract method per operation.
+
+All of them receive checked values only: times in UTC, durations as timedeltas, names as tuples, never None for
+`now`. All of them may be called from many threads at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from taskharbor.core.clock import utc_now
+from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.intake import Batch
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Extension,
+    HistoryPage,
+    Job,
+    JobFilter,
+    Leadership,
+    Page,
+    QueueSettings,
+    Recovery,
+    Settlement,
+    Status,
+    Worker,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePlan:
+    """How a redrive treats the jobs it meets; `offset` is how many it has moved before this batch."""
+
+    now: datetime
+    start: datetime | None
+    rate: float | None
+    offset: int
+    reset_attempts: bool
+    clone: bool
+
+    def run_at(self, number: int) -> datetime | None:
+        """When job `number` of this batch (from 0) runs: all at once, or spread to keep to the rate."""
+        if self.rate is None:
+            return self.start
+        wait = timedelta(seconds=(self.offset + number) / self.rate)
+        return (self.start or self.now) + wait if wait or self.start else None
+
+
+class StoreOperations(ABC):
+    """The operations of a store, and the few that have a sensible default."""
+
+    @abstractmethod
+    def migrate(self) -> None: ...
+
+    @abstractmethod
+    def _enqueue(self, batch: Batch) -> Answers: ...
+
+    @abstractmethod
+    def _reserve(
+        self,
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> Leased: ...
+
+    @abstractmethod
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled: ...
+
+    @abstractmethod
+    def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    @abstractmethod
+    def _get(self, id: str) -> Job: ...
+
+    @abstractmethod
+    def _list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page: ...
+
+    @abstractmethod
+    def _counts(self, now: datetime) -> Counts: ...
+
+    @abstractmethod
+    def _attempts(self, id: str) -> Sequence[Attempt]: ...
+
+    @abstractmethod
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage: ...
+
+    @abstractmethod
+    def _cancel(self, id: str, now: datetime) -> Status: ...
+
+    @abstractmethod
+    def _redrive(
+        self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Move at most `limit` matching DLQ jobs with an id above `after`, in order of id, in one transaction.
+        Returns the ids met and the ids that will run (new ones when cloning)."""
+
+    @abstractmethod
+    def _purge(self, filter: JobFilter, limit: int) -> int: ...
+
+    @abstractmethod
+    def _set_paused(self, queue: str, paused: bool) -> None: ...
+
+    @abstractmethod
+    def _queues(self) -> Sequence[QueueSettings]: ...
+
+    @abstractmethod
+    def _heartbeat(self, worker: Worker, now: datetime) -> None: ...
+
+    @abstractmethod
+    def _workers(self) -> Sequence[Worker]: ...
+
+    @abstractmethod
+    def _deregister(self, worker_id: str) -> None: ...
+
+    @abstractmethod
+    def _elect(
+        self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None
+    ) -> Leadership | None: ...
+
+    @abstractmethod
+    def _resign(self, name: str, holder: str, epoch: int) -> None: ...
+
+    @abstractmethod
+    def _leaders(self) -> Sequence[Leadership]: ...
+
+    @abstractmethod
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery: ...
+
+    @abstractmethod
+    def _prune(self, before: datetime, limit: int) -> int: ...
+
+    # --- With a default --------------------------------------------------------------------------------------
+
+    def _measure_clock(self) -> datetime:
+        """The store's time now. Stores on this machine share its clock."""
+        return utc_now()
+
+    def _settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> tuple[Settled, Leased]:
+        """Two calls; a driver that can do it in one round trip overrides this."""
+        results = self._settle(settlements, now) if settlements else []
+        return results, self._reserve(queues, now, lease_for, limit, types, owner)
+
+    def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        raise InvalidInput(
+            f"{type(self).__name__} cannot take part in the transaction of a {type(connection).__name__}: "
+            "leave connection out, or use a store with SQL transactions"
+        )
+
+    async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        return self._enqueue_with(connection, batch)

@@ -1,0 +1,82 @@
+"""SQL lives in `.sql` files beside each driver, under the same names in every dialect. This module reads them.
+
+In the files, tables carry the default prefix (`th_jobs`), so that they run as they are in any SQL shell, and
+values are written `:name`. Both are rewritten here, once, when a driver is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from taskharbor.drivers.opening import DEFAULT_PREFIX
+
+_TABLE: Final = re.compile(rf"\b{DEFAULT_PREFIX}(?=[a-z])")
+# Not the second half of a `::cast`, and not inside a word.
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z][a-z0-9_]*)")
+_COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+class Migration(NamedTuple):
+    version: int
+    name: str
+    sql: str
+
+
+class Statements(Mapping[str, str]):
+    """The statements of one dialect by file name without `.sql`, for one table prefix.
+
+    `style` says how values are marked: `named` keeps `:name` (sqlite3, SQLAlchemy's text()), `pyformat` makes it
+    `%(name)s` (psycopg, PyMySQL).
+    """
+
+    def __init__(self, package: str, prefix: str, style: str) -> None:
+        self._by_name = {
+            name: _styled(_without_comments(_prefixed(text, prefix)), style) for name, text in _read(package, "sql")
+        }
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def migrations(package: str, prefix: str) -> list[Migration]:
+    """The migrations of one dialect in order: files named `001_what_it_does.sql`."""
+    found = []
+    for name, text in _read(package, "migrations"):
+        number, _, title = name.partition("_")
+        found.append(Migration(int(number), title, _prefixed(text, prefix)))
+    return sorted(found)
+
+
+@cache
+def _read(package: str, folder: str) -> tuple[tuple[str, str], ...]:
+    entries = files(package).joinpath(folder).iterdir()
+    return tuple(
+        (entry.name.removesuffix(".sql"), entry.read_text("utf-8"))
+        for entry in sorted(entries, key=lambda entry: entry.name)
+        if entry.name.endswith(".sql")
+    )
+
+
+def _prefixed(text: str, prefix: str) -> str:
+    # The prefix was checked when the URL was parsed: it can be nothing but a plain name.
+    return _TABLE.sub(prefix, text)
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENT.sub("", text).strip().removesuffix(";")
+
+
+def _styled(text: str, style: str) -> str:
+    if style == "named":
+        return text
+    return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))

@@ -1,0 +1,157 @@
+"""The data of the in-process engine: plain tables, and a few heaps that make claims quick."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from taskharbor.core import transitions
+from taskharbor.core.errors import JobNotFound
+from taskharbor.core.ids import new_id
+from taskharbor.core.model import HistoryRow, Job, JobFilter, Leadership, QueueSettings, Status, Worker
+from taskharbor.drivers.rows import matches
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """Who holds an idempotency key, and until when."""
+
+    job_id: str
+    payload_hash: str | None
+    expires_at: datetime | None
+
+
+class State:
+    """The tables. Every change goes through `put` or `drop`, so that a subclass of the driver can journal it."""
+
+    def __init__(self) -> None:
+        self.store_id = new_id()
+        self.jobs: dict[str, Job] = {}
+        self.finished: dict[str, Job] = {}
+        self.history: dict[int, HistoryRow] = {}
+        self.keys: dict[tuple[str, str], KeyRecord] = {}
+        self.workers: dict[str, Worker] = {}
+        self.leaders: dict[str, Leadership] = {}
+        self.queues: dict[str, QueueSettings] = {}
+        self.last_sequence = 0
+        self.on_change: Callable[[str, Any, Any], None] | None = None
+        # Derived. Heap entries may be stale; whoever pops one checks it against the job.
+        self.ready: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
+        self.leases: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
+        self.expiries: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
+        self.sequences_of: dict[str, list[int]] = defaultdict(list)
+
+    def put(self, table: str, key: Any, value: Any) -> None:
+        getattr(self, table)[key] = value
+        if table == "jobs":
+            self._index(value)
+        elif table == "history":
+            self.sequences_of[value.job_id].append(key)
+            self.last_sequence = max(self.last_sequence, key)
+        if self.on_change is not None:
+            self.on_change(table, key, value)
+
+    def drop(self, table: str, key: Any) -> None:
+        gone = getattr(self, table).pop(key)
+        if table == "history":
+            sequences = self.sequences_of[gone.job_id]
+            sequences.remove(key)
+            if not sequences:
+                del self.sequences_of[gone.job_id]
+        if self.on_change is not None:
+            self.on_change(table, key, None)
+
+    def record(self, fact: HistoryRow | None) -> None:
+        if fact is not None:
+            sequence = self.last_sequence + 1
+            self.put("history", sequence, replace(fact, position=f"{self.store_id}:{sequence}"))
+
+    def apply(self, moved: transitions.Moved) -> Job:
+        """Store what a move made of a job. Only ready, inflight and DLQ jobs stay among the live ones."""
+        job = moved.job
+        if job.status in (Status.DONE, Status.EXPIRED, Status.CANCELLED):
+            self.drop("jobs", job.id)
+            self.put("finished", job.id, job)
+        else:
+            self.put("jobs", job.id, job)
+        self.record(moved.fact)
+        return job
+
+    def find(self, id: str) -> Job:
+        job = self.jobs.get(id) or self.finished.get(id)
+        if job is None:
+            raise JobNotFound(f"no job with the id {id!r}")
+        return job
+
+    def _index(self, job: Job) -> None:
+        if job.status is Status.READY:
+            heapq.heappush(self.ready[job.queue][job.priority], (job.due_at, job.id))
+            if job.expires_at is not None:
+                heapq.heappush(self.expiries[job.queue], (job.expires_at, job.id))
+        elif job.status is Status.INFLIGHT and job.lease_expires_at is not None:
+            heapq.heappush(self.leases[job.queue], (job.lease_expires_at, job.id))
+
+
+def claimable(
+    state: State, queues: Sequence[str], now: datetime, limit: int, types: tuple[str, ...] | None
+) -> list[Job]:
+    """The first `limit` due jobs over all the queues, taken off the heaps."""
+    wanted = None if types is None else frozenset(types)
+    passed_over: list[Job] = []
+
+    def due(queue: str) -> Iterator[Job]:
+        levels = state.ready[queue]
+        for priority in sorted(levels, reverse=True):
+            heap = levels[priority]
+            while heap and heap[0][0] <= now:
+                due_at, job_id = heapq.heappop(heap)
+                job = state.jobs.get(job_id)
+                if job is None or job.status is not Status.READY or job.due_at != due_at:
+                    continue
+                if wanted is None or job.type in wanted:
+                    yield job
+                else:
+                    passed_over.append(job)
+
+    # Each stream is in order, so the next job overall is the least of their heads.
+    streams = [due(queue) for queue in queues]
+    heads = [(_rank(job), number, job) for number, stream in enumerate(streams) if (job := next(stream, None))]
+    heapq.heapify(heads)
+    chosen: dict[str, Job] = {}
+    while heads and len(chosen) < limit:
+        _, number, job = heapq.heappop(heads)
+        chosen[job.id] = job
+        following = next(streams[number], None)
+        if following is not None:
+            heapq.heappush(heads, (_rank(following), number, following))
+    for job in (*passed_over, *(job for _, _, job in heads)):
+        heapq.heappush(state.ready[job.queue][job.priority], (job.due_at, job.id))
+    return list(chosen.values())
+
+
+def _rank(job: Job) -> tuple[int, datetime, str]:
+    return (-job.priority, job.due_at, job.id)
+
+
+def dead(state: State, filter: JobFilter, after: str | None) -> list[Job]:
+    """The DLQ jobs that match, in order of id, behind `after`."""
+    return sorted(
+        (
+            job
+            for job in state.jobs.values()
+            if job.status is Status.DLQ and (after is None or job.id > after) and matches(job, filter)
+        ),
+        key=lambda job: job.id,
+    )
+
+
+def forget_key(state: State, job: Job) -> None:
+    if job.dedupe_scope is None or job.idempotency_key is None:
+        return
+    record = state.keys.get((job.dedupe_scope, job.idempotency_key))
+    if record is not None and record.job_id == job.id:
+        state.drop("keys", (job.dedupe_scope, job.idempotency_key))
