@@ -50,18 +50,20 @@ class Batch(NamedTuple):
 
     fresh: list[Admitted]
     answers: list[Enqueued]
+    chosen_ids: list[str]
+    """Ids of the fresh jobs that the caller chose itself: those can collide with a finished job."""
 
 
 def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
     """Check a whole batch. Raises for the first job that cannot be taken; then nothing was written."""
     now = checked(now, "now")
     given = list(jobs)
-    made_ids = iter(new_ids(sum(1 for job in given if job.id is None)))
+    made_ids = new_ids(len(given))
     fresh: list[Admitted] = []
     answers: list[Enqueued] = []
     by_key: dict[tuple[str, str], Admitted] = {}
-    for job in given:
-        admitted = _admit_one(job, job.id if job.id is not None else next(made_ids), now, limits)
+    for job, made_id in zip(given, made_ids, strict=True):
+        admitted = _admit_one(job, job.id, made_id, now, limits)
         if admitted.idempotency_key is not None:
             assert admitted.dedupe_scope is not None
             first = by_key.setdefault((admitted.dedupe_scope, admitted.idempotency_key), admitted)
@@ -71,7 +73,8 @@ def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
                 continue
         fresh.append(admitted)
         answers.append(Enqueued(admitted.id))
-    return Batch(fresh, answers)
+    chosen = [job.id for job in given if job.id is not None]
+    return Batch(fresh, answers, chosen)
 
 
 def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) -> None:
@@ -93,44 +96,67 @@ def id_taken(job_id: str) -> InvalidInput:
     return InvalidInput(f"a job with the id {job_id!r} exists: leave the id out, or use idempotency_key to deduplicate")
 
 
-def _admit_one(job: NewJob, job_id: str, now: datetime, limits: Limits) -> Admitted:
-    if not isinstance(job.payload, bytes):
-        raise InvalidInput(f"payload must be bytes, got {type(job.payload).__name__}: encode it with a codec first")
-    limits.check_size(job.payload, "payload")
+def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, limits: Limits) -> Admitted:
+    payload = job.payload
+    if not isinstance(payload, bytes):
+        raise InvalidInput(f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first")
+    if len(payload) > limits.max_payload_bytes:
+        limits.check_size(payload, "payload")
+    if job_id is not None:
+        made_id = bounds.check_name(job_id, "id", bounds.MAX_ID)
+    try:
+        shape = _shape(job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits)
+    except TypeError:  # something unhashable: the same checks without the memory will say what
+        shape = _shape.__wrapped__(
+            job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits
+        )
+    type_, queue, tenant_id, priority, timeout_nanos, max_attempts = shape
     run_at = None if job.run_at is None else checked(job.run_at, "run_at")
     expires_at = None if job.expires_at is None else checked(job.expires_at, "expires_at")
     if expires_at is not None and expires_at <= now:
         raise AlreadyExpired(f"expires_at {expires_at.isoformat()} is not after now {now.isoformat()}")
-    key, scope, payload_hash, key_expires_at = job.idempotency_key, None, None, None
-    if key is not None:
-        bounds.check_text(key, "idempotency_key", bounds.MAX_KEY)
-        if not key:
-            raise InvalidInput("idempotency_key must not be empty: leave it out for no deduplication")
-        scope = dedupe_scope(job.tenant_id, job.queue, job.type, tuple(job.unique))
-        payload_hash = sha256(job.payload).hexdigest()
-        if job.key_ttl is not None:
-            key_expires_at = now + bounds.check_duration(job.key_ttl, "key_ttl")
     if job.on_duplicate not in ("return", "raise"):
         raise InvalidInput(f"on_duplicate must be 'return' or 'raise', got {job.on_duplicate!r}")
+    key = job.idempotency_key
+    key_expires_at = None
+    if key is not None:
+        bounds.check_name(key, "idempotency_key", bounds.MAX_KEY)
+        if job.key_ttl is not None:
+            key_expires_at = now + bounds.check_duration(job.key_ttl, "key_ttl")
     return Admitted(
-        id=bounds.check_text(job_id, "id", bounds.MAX_ID) or _refuse_empty_id(),
-        type=bounds.check_name(job.type, "type", bounds.MAX_NAME),
-        queue=bounds.check_name(job.queue, "queue", bounds.MAX_NAME),
-        tenant_id=bounds.check_name(job.tenant_id, "tenant_id", bounds.MAX_TENANT),
-        payload=job.payload,
-        meta=_meta_text(job.meta) if job.meta else None,
-        priority=_check_priority(job.priority),
-        run_at=run_at,
-        due_at=now if run_at is None else run_at,
-        expires_at=expires_at,
-        timeout_nanos=0 if job.timeout is None else _nanos(job.timeout),
-        max_attempts=_check_max_attempts(job.max_attempts, limits),
-        created_at=now,
-        idempotency_key=key,
-        dedupe_scope=scope,
-        payload_hash=payload_hash,
-        key_expires_at=key_expires_at,
-        raise_duplicate=job.on_duplicate == "raise",
+        made_id,
+        type_,
+        queue,
+        tenant_id,
+        payload,
+        _meta_text(job.meta) if job.meta else None,
+        priority,
+        run_at,
+        now if run_at is None else run_at,
+        expires_at,
+        timeout_nanos,
+        max_attempts,
+        now,
+        key,
+        None if key is None else dedupe_scope(tenant_id, queue, type_, tuple(job.unique)),
+        None if key is None else sha256(payload).hexdigest(),
+        key_expires_at,
+        job.on_duplicate == "raise",
+    )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _shape(
+    type: str, queue: str, tenant_id: str, priority: int, timeout: object, max_attempts: int | None, limits: Limits
+) -> tuple[str, str, str, int, int, int]:
+    """The fields that repeat from job to job, checked; remembered, because enqueueing in bulk lives from it."""
+    return (
+        bounds.check_name(type, "type", bounds.MAX_NAME),
+        bounds.check_name(queue, "queue", bounds.MAX_NAME),
+        bounds.check_name(tenant_id, "tenant_id", bounds.MAX_TENANT),
+        _check_priority(priority),
+        0 if timeout is None else _nanos(timeout),
+        _check_max_attempts(max_attempts, limits),
     )
 
 
@@ -143,10 +169,6 @@ def dedupe_scope(tenant_id: str, queue: str, type: str, unique: tuple[str, ...])
     parts = [tenant_id, queue if "queue" in unique else None, type if "type" in unique else None]
     scope = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
     return scope if len(scope) <= LONGEST_SCOPE else "sha256:" + sha256(scope.encode()).hexdigest()
-
-
-def _refuse_empty_id() -> str:
-    raise InvalidInput("id must not be empty: leave it out to get a UUIDv7")
 
 
 def _meta_text(meta: Mapping[str, str]) -> str:

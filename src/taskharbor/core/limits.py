@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import Final
 
 from taskharbor.core.errors import InvalidInput, InvalidLeaseDuration, PayloadTooLarge
@@ -47,13 +46,9 @@ class Limits:
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
-@lru_cache(maxsize=4096)
 def check_name(value: str, what: str, longest: int) -> str:
-    """Names repeat from job to job, so a checked one is remembered."""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{what} must be text, got {type(value).__name__}")
-    if not value:
-        raise InvalidInput(f"{what} must not be empty")
+    if value == "":
+        raise InvalidInput(f"{what} must not be empty: give it a name, or leave it out for the default")
     return check_text(value, what, longest)
 
 
@@ -65,6 +60,11 @@ def check_text(value: str, what: str, longest: int) -> str:
     if _UNSTORABLE.search(value):
         raise InvalidInput(f"{what} contains NUL or a lone surrogate, which not every store can keep: remove it")
     return value
+
+
+def is_storable(text: str) -> bool:
+    """Whether every store could hold this text."""
+    return _UNSTORABLE.search(text) is None
 
 
 def clean_error(text: str) -> str:

@@ -55,8 +55,12 @@ class Backoff:
         exponent = max(0, failures - 1)
         # Clamp the exponent before it is raised: 2.0 ** 5000 overflows long before the cap is applied.
         if self.factor > 1:
-            enough = math.log(max(self.cap / self.base, 1.0)) / math.log(self.factor)
-            exponent = min(exponent, math.ceil(enough))
+            # A difference of logarithms, because cap / base may itself overflow when the base is tiny.
+            enough = (math.log(self.cap) - math.log(self.base)) / math.log(self.factor)
+            exponent = min(exponent, max(0, math.ceil(enough)))
         else:
             exponent = 0
-        return min(self.cap, self.base * self.factor**exponent)
+        try:
+            return min(self.cap, self.base * self.factor**exponent)
+        except OverflowError:
+            return self.cap

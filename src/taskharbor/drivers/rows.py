@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from taskharbor.core.intake import Admitted, Batch
-from taskharbor.core.model import Enqueued, Job, JobFilter, Progress, Status
+from taskharbor.core.model import Enqueued, HistoryRow, Job, JobFilter, Progress, Status
 
 
 def job_from_admitted(row: Admitted) -> Job:
@@ -86,3 +87,77 @@ def progress_from_text(text: str | None) -> Progress | None:
 def timeout_from_nanos(nanos: int) -> timedelta | None:
     """Zero means no timeout, as in seed 000."""
     return timedelta(microseconds=nanos // 1_000) if nanos else None
+
+
+def meta_to_text(meta: Mapping[str, str]) -> str | None:
+    return json.dumps(dict(meta), ensure_ascii=False, sort_keys=True, separators=(",", ":")) if meta else None
+
+
+def timeout_to_nanos(timeout: timedelta | None) -> int:
+    return 0 if timeout is None else (timeout // timedelta(microseconds=1)) * 1_000
+
+
+def job_params(job: Job) -> dict[str, Any]:
+    """The columns of a live job that a move can change, by name, and its id."""
+    return {
+        "id": job.id,
+        "run_at": job.run_at,
+        "due_at": job.due_at,
+        "attempts": job.attempts,
+        "forgiven": job.forgiven,
+        "last_error": job.last_error,
+        "failed_at": job.failed_at,
+        "status": job.status.value,
+        "lease_token": job.lease_token,
+        "lease_owner": job.lease_owner,
+        "lease_expires_at": job.lease_expires_at,
+        "claimed_at": job.claimed_at,
+        "started_at": job.started_at,
+        "cancel_requested_at": job.cancel_requested_at,
+        "progress": progress_to_text(job.progress),
+        "dlq_reason": job.dlq_reason,
+        "dlq_code": job.dlq_code,
+        "dlq_failed_at": job.dlq_failed_at,
+        "updated_at": job.updated_at,
+    }
+
+
+def fact_params(fact: HistoryRow) -> dict[str, Any]:
+    """The columns of a history row by name."""
+    attempt, job = fact.attempt, fact.job
+    return {
+        "job_id": fact.job_id,
+        "type": fact.type,
+        "queue": fact.queue,
+        "tenant_id": fact.tenant_id,
+        "priority": fact.priority,
+        "outcome": fact.outcome.value,
+        "status": fact.status.value,
+        "at": fact.at,
+        "final": fact.status in (Status.DONE, Status.EXPIRED, Status.CANCELLED),
+        "attempt_no": attempt.number if attempt else None,
+        "delivery": attempt.delivery if attempt else (job.deliveries if job else 0),
+        "error": (attempt.error or None) if attempt else None,
+        "code": attempt.code if attempt else None,
+        "lease_token": attempt.lease_token if attempt else None,
+        "lease_owner": attempt.worker if attempt else None,
+        "due_at": attempt.due_at if attempt else (job.due_at if job else fact.at),
+        "claimed_at": attempt.claimed_at if attempt else None,
+        "started_at": attempt.started_at if attempt else None,
+        "payload": job.payload if job else None,
+        "meta": meta_to_text(job.meta) if job else None,
+        "run_at": job.run_at if job else None,
+        "expires_at": job.expires_at if job else None,
+        "timeout_nanos": timeout_to_nanos(job.timeout) if job else None,
+        "max_attempts": job.max_attempts if job else None,
+        "attempts": job.attempts if job else None,
+        "forgiven": job.forgiven if job else None,
+        "last_error": (job.last_error or None) if job else None,
+        "failed_at": job.failed_at if job else None,
+        "cancel_requested_at": job.cancel_requested_at if job else None,
+        "idempotency_key": job.idempotency_key if job else None,
+        "dedupe_scope": job.dedupe_scope if job else None,
+        "result": job.result if job else None,
+        "progress": progress_to_text(job.progress) if job else None,
+        "created_at": job.created_at if job else None,
+    }

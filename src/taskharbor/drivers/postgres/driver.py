@@ -1,0 +1,169 @@
+"""`postgresql://`: the driver, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.errors import InvalidURL
+from taskharbor.core.intake import Batch
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Extension,
+    HistoryPage,
+    Job,
+    JobFilter,
+    Leadership,
+    Page,
+    QueueSettings,
+    Recovery,
+    Settlement,
+    Status,
+    Worker,
+)
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.postgres import schema
+from taskharbor.drivers.postgres.enqueueing import Enqueueing
+from taskharbor.drivers.postgres.fleet import Fleet
+from taskharbor.drivers.postgres.inspection import Inspection
+from taskharbor.drivers.postgres.queueing import Queueing
+from taskharbor.drivers.postgres.session import Session, store_time
+from taskharbor.drivers.sqlfiles import Statements
+
+DEFAULT_POOL: Final = 10
+
+
+class PostgresDriver(BaseDriver):
+    """Jobs in PostgreSQL 14 or newer. `?max_size=10` in the URL bounds the connection pool."""
+
+    def __init__(self, url: str, *, prefix: str, limits: Limits | None = None) -> None:
+        super().__init__(limits=limits)
+        url, max_size = _split_options(url)
+        plain = Statements(schema.PACKAGE, prefix, "pyformat")
+        self._prefix = prefix
+        self._session = Session(url, plain, max_size=max_size)
+        self._enqueueing = Enqueueing(self._session, prefix, plain, Statements(schema.PACKAGE, prefix, "named"))
+        self._queueing = Queueing(self._session, self.limits)
+        self._inspection = Inspection(self._session, self._queueing)
+        self._fleet = Fleet(self._session, self._queueing)
+
+    def migrate(self) -> None:
+        self._check_open()
+        with self._session.dedicated() as connection:
+            schema.migrate(connection, self._prefix)
+
+    def _measure_clock(self) -> datetime:
+        return self._session.transact(store_time)
+
+    def _close(self) -> None:
+        self._session.close()
+
+    def _enqueue(self, batch: Batch) -> Answers:
+        return self._enqueueing.enqueue(batch)
+
+    def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        return self._enqueueing.join(connection, batch)
+
+    async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        return await self._enqueueing.ajoin(connection, batch)
+
+    def _reserve(
+        self,
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> Leased:
+        return self._queueing.settle_and_reserve((), queues, now, lease_for, limit, types, owner)[1]
+
+    def _settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> tuple[Settled, Leased]:
+        return self._queueing.settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner)
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        return self._queueing.settle(settlements, now)
+
+    def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
+        return self._queueing.extend(extensions, now)
+
+    def _get(self, id: str) -> Job:
+        return self._inspection.get(id)
+
+    def _list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
+        return self._inspection.list(filter, cursor, limit)
+
+    def _counts(self, now: datetime) -> Counts:
+        return self._inspection.counts(now)
+
+    def _attempts(self, id: str) -> Sequence[Attempt]:
+        return self._inspection.attempts(id)
+
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
+        return self._inspection.history(cursor, limit)
+
+    def _cancel(self, id: str, now: datetime) -> Status:
+        return self._inspection.cancel(id, now)
+
+    def _redrive(
+        self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        return self._inspection.redrive(filter, after, limit, plan)
+
+    def _purge(self, filter: JobFilter, limit: int) -> int:
+        return self._inspection.purge(filter, limit)
+
+    def _set_paused(self, queue: str, paused: bool) -> None:
+        self._inspection.set_paused(queue, paused)
+
+    def _queues(self) -> Sequence[QueueSettings]:
+        return self._inspection.queues()
+
+    def _heartbeat(self, worker: Worker, now: datetime) -> None:
+        self._fleet.heartbeat(worker, now)
+
+    def _workers(self) -> Sequence[Worker]:
+        return self._fleet.workers()
+
+    def _deregister(self, worker_id: str) -> None:
+        self._fleet.deregister(worker_id)
+
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        return self._fleet.elect(name, holder, now, term, epoch)
+
+    def _resign(self, name: str, holder: str, epoch: int) -> None:
+        self._fleet.resign(name, holder, epoch)
+
+    def _leaders(self) -> Sequence[Leadership]:
+        return self._fleet.leaders()
+
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        return self._fleet.recover(now, dead_after)
+
+    def _prune(self, before: datetime, limit: int) -> int:
+        return self._fleet.prune(before, limit)
+
+
+def _split_options(url: str) -> tuple[str, int]:
+    """The URL for libpq, and the size of the pool, which libpq would not know."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    size = options.pop("max_size", str(DEFAULT_POOL))
+    if not size.isdecimal() or not 1 <= int(size) <= 1_000:
+        raise InvalidURL(f"max_size must be a number of connections from 1 to 1000, got {size!r}")
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), "")), int(size)

@@ -1,0 +1,152 @@
+"""Jobs into PostgreSQL: one statement for one job, COPY for many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+import psycopg
+from psycopg import Connection
+
+from taskharbor.core.contract import Answers
+from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
+from taskharbor.drivers.joining import Joiner, enqueue_steps
+from taskharbor.drivers.postgres.errors import translated
+from taskharbor.drivers.postgres.session import Row, Session
+from taskharbor.drivers.rows import merge_answers
+from taskharbor.drivers.sqlfiles import Statements
+
+COPY_CHUNK: Final = 2_000
+_COLUMNS: Final = (
+    "id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts, "
+    "created_at, updated_at, idempotency_key, dedupe_scope"
+)
+_SPECIAL: Final = re.compile(r"[\\\t\n\r]")
+_ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+class Enqueueing:
+    """Writes admitted batches, through the pool or through the caller's connection."""
+
+    def __init__(self, session: Session, prefix: str, plain: Statements, named: Statements) -> None:
+        self._session = session
+        self._channel = f"{prefix}jobs"
+        self._copy = f"COPY {prefix}jobs ({_COLUMNS}) FROM STDIN".encode()
+        self._joiner = Joiner(("psycopg",), ("postgresql",), plain, named)
+
+    def enqueue(self, batch: Batch) -> Answers:
+        if len(batch.fresh) == 1 and not batch.chosen_ids:
+            return self._enqueue_one(batch)
+        return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
+
+    def join(self, connection: Any, batch: Batch) -> Answers:
+        with translated():
+            return self._joiner.run(connection, enqueue_steps(batch, _params, _params))
+
+    async def ajoin(self, connection: Any, batch: Batch) -> Answers:
+        with translated():
+            return await self._joiner.arun(connection, enqueue_steps(batch, _params, _params))
+
+    def _enqueue_one(self, batch: Batch) -> Answers:
+        job = batch.fresh[0]
+        params = {**_params(job), "channel": self._channel}
+        if job.idempotency_key is None:
+            self._session.run("enqueue_one", params)
+            return batch.answers
+        if self._session.run("enqueue_keyed", params):
+            return batch.answers
+        # The key is held. Its holder may be gone again by now: then the longer way settles it.
+        held = self._session.run("get_key", params)
+        if not held:
+            return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
+        check_duplicate(job, *held[0])
+        return merge_answers(batch, {job.id: held[0][0]})
+
+    def _enqueue_many(self, connection: Connection[Row], batch: Batch) -> Answers:
+        existing = self._take_keys(connection, batch)
+        fresh = [job for job in batch.fresh if job.id not in existing]
+        if not fresh:
+            return merge_answers(batch, existing)
+        try:
+            with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                for block in _copy_blocks(fresh):
+                    copy.write(block)
+        except psycopg.errors.UniqueViolation as error:
+            raise id_taken(_id_in(error)) from None
+        chosen = [job_id for job_id in batch.chosen_ids if job_id not in existing]
+        if chosen:
+            finished = self._session.on(connection, "id_is_taken", {"ids": chosen})
+            if finished:
+                raise id_taken(finished[0][0])
+        for queue in {job.queue for job in fresh}:
+            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, queue))
+        return merge_answers(batch, existing)
+
+    def _take_keys(self, connection: Connection[Row], batch: Batch) -> dict[str, str]:
+        """Take the keys of the batch; for each that is held already, the id of its job."""
+        keyed = [job for job in batch.fresh if job.idempotency_key is not None]
+        if not keyed:
+            return {}
+        # Everybody takes keys in the same order, so that two batches cannot wait for each other in a circle.
+        keyed.sort(key=lambda job: (job.dedupe_scope, job.idempotency_key))
+        params = {
+            "scopes": [job.dedupe_scope for job in keyed],
+            "keys": [job.idempotency_key for job in keyed],
+            "ids": [job.id for job in keyed],
+            "hashes": [job.payload_hash for job in keyed],
+            "expiries": [job.key_expires_at for job in keyed],
+            "now": keyed[0].created_at,
+        }
+        taken = {row[0] for row in self._session.on(connection, "take_keys", params)}
+        if len(taken) == len(keyed):
+            return {}
+        holders = {(scope, key): (holder, payload) for scope, key, holder, payload in self._holders(connection, params)}
+        existing = {}
+        for job in keyed:
+            if job.id not in taken:
+                holder, payload_hash = holders[job.dedupe_scope, job.idempotency_key]
+                check_duplicate(job, holder, payload_hash)
+                existing[job.id] = holder
+        return existing
+
+    def _holders(self, connection: Connection[Row], params: Mapping[str, Any]) -> list[Row]:
+        return self._session.on(connection, "get_keys", params)
+
+
+def _params(job: Admitted) -> dict[str, Any]:
+    return job._asdict()
+
+
+def _copy_blocks(jobs: Sequence[Admitted]) -> Iterator[bytes]:
+    """The rows in COPY's text format. All rows of a batch share their creation time, and most their other times."""
+    moments = lru_cache(maxsize=1024)(lambda moment: "\\N" if moment is None else moment.isoformat())
+    texts = lru_cache(maxsize=4096)(_escaped)
+    rows = iter(jobs)
+    while chunk := list(islice(rows, COPY_CHUNK)):
+        lines = []
+        for job in chunk:
+            created = moments(job.created_at)
+            lines.append(
+                f"{_escaped(job.id)}\t{texts(job.type)}\t{texts(job.queue)}\t{texts(job.tenant_id)}\t"
+                f"\\\\x{job.payload.hex()}\t{_escaped(job.meta)}\t{job.priority}\t{moments(job.run_at)}\t"
+                f"{moments(job.due_at)}\t{moments(job.expires_at)}\t{job.timeout_nanos}\t{job.max_attempts}\t"
+                f"{created}\t{created}\t{_escaped(job.idempotency_key)}\t{texts(job.dedupe_scope)}\n"
+            )
+        yield "".join(lines).encode()
+
+
+def _escaped(text: str | None) -> str:
+    if text is None:
+        return "\\N"
+    if _SPECIAL.search(text):
+        return _SPECIAL.sub(lambda match: _ESCAPES[match.group()], text)
+    return text
+
+
+def _id_in(error: psycopg.Error) -> str:
+    """The id in a message like `Key (id)=(abc) already exists.`"""
+    found = re.search(r"\(id\)=\((.*)\)", error.diag.message_detail or "")
+    return found.group(1) if found else "?"

@@ -1,0 +1,61 @@
+"""What psycopg raises, in the words of our own tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from taskharbor.core.errors import (
+    DriverClosed,
+    SchemaMissing,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TaskHarborError,
+)
+
+RETRYABLE: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+_BY_STATE: Final[dict[str, tuple[type[TaskHarborError], str]]] = {
+    "42P01": (SchemaMissing, "the tables are not there: run 'taskharbor migrate'"),
+    "42703": (SchemaMissing, "the tables are older than this version: run 'taskharbor migrate'"),
+    "25006": (StoreReadOnly, "PostgreSQL accepts no writes here: connect to the primary"),
+    "53100": (StoreFull, "PostgreSQL has no disk space left: free some, nothing of this call was kept"),
+    "42501": (StoreError, "the database user may not do this: grant it the privileges on the tables"),
+    "28P01": (StoreUnavailable, "PostgreSQL refused the password: check the user and password in the URL"),
+    "28000": (StoreUnavailable, "PostgreSQL refused the login: check the user in the URL and pg_hba.conf"),
+    "3D000": (StoreUnavailable, "there is no such database: create it, or correct the URL"),
+    "53300": (StoreUnavailable, "PostgreSQL has no connection left: raise max_connections or lower max_size"),
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise our errors in place of psycopg's."""
+    try:
+        yield
+    except PoolClosed as error:
+        raise DriverClosed("this driver was closed: open another one with open_driver(url)") from error
+    except PoolTimeout as error:
+        raise StoreUnavailable(
+            "PostgreSQL gave no connection in time: is it running, and are others hogging it?"
+        ) from error
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+def translate(error: psycopg.Error) -> TaskHarborError:
+    text = (str(error).strip().splitlines() or ["no message"])[0]
+    if error.sqlstate in _BY_STATE:
+        kind, cure = _BY_STATE[error.sqlstate]
+        return kind(f"{cure} ({text})")
+    if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+        if "password" in text or "authentication" in text:
+            return StoreUnavailable(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
+        return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
+    return StoreError(f"PostgreSQL: {text}")

@@ -1,0 +1,91 @@
+"""Workers, leadership, and the housekeeping a leader does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from psycopg import Connection
+
+from taskharbor.core.clock import EPOCH
+from taskharbor.core.limits import SWEEP_BATCH
+from taskharbor.core.model import Leadership, Recovery, Worker
+from taskharbor.drivers.postgres.queueing import Queueing
+from taskharbor.drivers.postgres.rows import worker_from_row
+from taskharbor.drivers.postgres.session import Row, Session
+
+PRUNE_WINDOW: Final = 5_000
+
+
+class Fleet:
+    def __init__(self, session: Session, queueing: Queueing) -> None:
+        self._session = session
+        self._queueing = queueing
+
+    def heartbeat(self, worker: Worker, now: datetime) -> None:
+        params = {
+            "id": worker.id,
+            "hostname": worker.hostname,
+            "pid": worker.pid,
+            "queues": json.dumps(worker.queues),
+            "slots": worker.slots,
+            "version": worker.version,
+            "meta": json.dumps(dict(worker.meta)),
+            "started_at": worker.started_at,
+            "now": now,
+        }
+        self._session.run("heartbeat", params)
+
+    def workers(self) -> Sequence[Worker]:
+        return [worker_from_row(row) for row in self._session.run("workers", {})]
+
+    def deregister(self, worker_id: str) -> None:
+        self._session.run("deregister", {"id": worker_id})
+
+    def elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        bid = {"name": name, "holder": holder, "now": now, "until": now + term, "epoch": epoch}
+        rows = self._session.run("elect" if epoch is None else "renew", bid)
+        return Leadership(name, holder, rows[0][0], now + term) if rows else None
+
+    def resign(self, name: str, holder: str, epoch: int) -> None:
+        self._session.run("resign", {"name": name, "holder": holder, "epoch": epoch, "until": EPOCH})
+
+    def leaders(self) -> Sequence[Leadership]:
+        return [Leadership(*row) for row in self._session.run("leaders", {})]
+
+    def recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        def work(connection: Connection[Row]) -> Recovery:
+            run = self._session.on
+            dead = [row[0] for row in run(connection, "remove_dead_workers", {"silent_since": now - dead_after})]
+            freed = 0
+            if dead:
+                run(connection, "end_leases", {"owners": dead, "now": now})
+            queues = [row[0] for row in run(connection, "queues_to_sweep", {"now": now})]
+            if not queues:
+                return Recovery(len(dead))
+            if dead:
+                orphans = self._queueing.sweep_params(queues, now, dead)
+                while (found := len(run(connection, "take_back", orphans))) == SWEEP_BATCH:
+                    freed += found
+                freed += found
+            sweep = self._queueing.sweep_params(queues, now)
+            freed += len(run(connection, "take_back", sweep))
+            return Recovery(len(dead), freed, len(run(connection, "expire", sweep)))
+
+        return self._session.in_transaction(work)
+
+    def prune(self, before: datetime, limit: int) -> int:
+        """History is read in its own order, a window at a time, until nothing old is left or enough was found."""
+        ended: dict[str, None] = {}
+        xid, sequence = 0, 0
+        while len(ended) < limit:
+            params = {"xid": xid, "seq": sequence, "before": before, "limit": PRUNE_WINDOW}
+            window = self._session.run("prune_window", params)
+            if not any(old for _, _, _, old, _ in window):
+                break
+            xid, sequence = window[-1][0], window[-1][1]
+            ended.update((job_id, None) for _, _, job_id, _, is_over in window if is_over)
+        ids = list(ended)[:limit]
+        return int(self._session.run("prune", {"ids": ids})[0][0]) if ids else 0

@@ -1,0 +1,131 @@
+"""Looking at jobs, and moving them by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from psycopg import Connection
+
+from taskharbor.core import transitions
+from taskharbor.core.errors import InvalidCursor, JobNotFound
+from taskharbor.core.ids import new_ids
+from taskharbor.core.model import Attempt, Counts, HistoryPage, Job, JobFilter, Page, QueueSettings, Status
+from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.postgres.queueing import Queueing
+from taskharbor.drivers.postgres.rows import attempt_from_row, fact_from_row, job_from_row
+from taskharbor.drivers.postgres.session import Row, Session
+
+
+class Inspection:
+    def __init__(self, session: Session, queueing: Queueing) -> None:
+        self._session = session
+        self._queueing = queueing
+        self._identity: str | None = None
+
+    def get(self, id: str) -> Job:
+        rows = self._session.run("get_job", {"id": id})
+        if not rows:
+            raise JobNotFound(f"no job with the id {id!r}")
+        return job_from_row(rows[0])
+
+    def list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
+        rows = self._session.run("list_jobs", {**_conditions(filter), "cursor": cursor, "limit": limit + 1})
+        jobs = [job_from_row(row) for row in rows[:limit]]
+        return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+
+    def counts(self, now: datetime) -> Counts:
+        queues: dict[str, dict[str, int]] = {}
+        scheduled = 0
+        for queue, status, count, later in self._session.run("counts", {"now": now}):
+            queues.setdefault(queue, {})[status] = count
+            scheduled += later
+        return Counts(queues, scheduled)
+
+    def attempts(self, id: str) -> Sequence[Attempt]:
+        found, rows = self._session.run_all([("get_job", {"id": id}), ("attempts", {"id": id})])
+        if not found:  # no attempts is an answer, no job is an error
+            raise JobNotFound(f"no job with the id {id!r}")
+        return [attempt_from_row(row) for row in rows]
+
+    def history(self, cursor: str | None, limit: int) -> HistoryPage:
+        identity = self._identify()
+        xid, sequence = _parse_cursor(cursor, identity)
+        rows = self._session.run("history", {"xid": xid, "seq": sequence, "limit": limit})
+        facts = [fact_from_row(row[2:], f"{identity}:{row[0]}:{row[1]}") for row in rows]
+        return HistoryPage(facts, facts[-1].position if facts else f"{identity}:{xid}:{sequence}")
+
+    def cancel(self, id: str, now: datetime) -> Status:
+        def work(connection: Connection[Row]) -> Status:
+            job = self._queueing.locked_job(connection, id)
+            if job.status not in (Status.READY, Status.INFLIGHT):
+                return job.status
+            return self._queueing.apply(connection, transitions.cancel(job, now))
+
+        return self._session.in_transaction(work)
+
+    def redrive(
+        self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        def work(connection: Connection[Row]) -> tuple[Sequence[str], Sequence[str]]:
+            ids = self._pick_dead(connection, filter, after, limit)
+            new = new_ids(len(ids)) if plan.clone else ids
+            if ids:
+                params = {
+                    "ids": ids,
+                    "new_ids": new,
+                    "run_ats": [plan.run_at(number) for number in range(len(ids))],
+                    "now": plan.now,
+                    "reset_attempts": plan.reset_attempts,
+                }
+                self._session.on(connection, "clone" if plan.clone else "redrive", params)
+            return ids, new
+
+        return self._session.in_transaction(work)
+
+    def purge(self, filter: JobFilter, limit: int) -> int:
+        def work(connection: Connection[Row]) -> int:
+            ids = self._pick_dead(connection, filter, None, limit)
+            return int(self._session.on(connection, "purge", {"ids": ids})[0][0]) if ids else 0
+
+        return self._session.in_transaction(work)
+
+    def set_paused(self, queue: str, paused: bool) -> None:
+        self._session.run("set_paused", {"name": queue, "paused": paused})
+
+    def queues(self) -> Sequence[QueueSettings]:
+        return [QueueSettings(*row) for row in self._session.run("queues", {})]
+
+    def _pick_dead(
+        self, connection: Connection[Row], filter: JobFilter, after: str | None, limit: int
+    ) -> Sequence[str]:
+        rows = self._session.on(connection, "pick_dead", {**_conditions(filter), "after": after, "limit": limit})
+        return [row[0] for row in rows]
+
+    def _identify(self) -> str:
+        """Which cluster and which store cursors belong to: transaction ids mean nothing anywhere else."""
+        if self._identity is None:
+            cluster, store = self._session.run("identity", {})[0]
+            self._identity = f"{cluster}:{store}"
+        return self._identity
+
+
+def _conditions(filter: JobFilter) -> dict[str, Any]:
+    conditions = asdict(filter)
+    conditions["ids"] = None if filter.ids is None else list(filter.ids)
+    conditions["status"] = None if filter.status is None else str(filter.status)
+    return conditions
+
+
+def _parse_cursor(cursor: str | None, identity: str) -> tuple[int, int]:
+    if cursor is None:
+        return 0, 0
+    head, _, sequence = cursor.rpartition(":")
+    store, _, xid = head.rpartition(":")
+    if store != identity or not xid.isdecimal() or not sequence.isdecimal():
+        raise InvalidCursor(
+            f"cursor {cursor!r} is not from this database: start without one, and skip the rows you have"
+        )
+    return int(xid), int(sequence)

@@ -1,0 +1,266 @@
+"""Reserve, settle and extend: each one round trip for a whole batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from psycopg import Connection
+
+from taskharbor.core import transitions
+from taskharbor.core.contract import Extended, Leased, Settled
+from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskHarborError
+from taskharbor.core.ids import new_tokens
+from taskharbor.core.limits import SWEEP_BATCH, Limits
+from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
+from taskharbor.drivers.postgres.frontier import Frontier, Point
+from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_row, text_array
+from taskharbor.drivers.postgres.session import Call, Row, Session
+from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
+
+T = TypeVar("T", Settlement, Extension)
+
+_BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
+_STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
+
+
+class Queueing:
+    def __init__(self, session: Session, limits: Limits) -> None:
+        self._session = session
+        self._limits = limits
+        self._frontiers: dict[tuple[tuple[str, ...], tuple[str, ...]], Frontier] = {}
+
+    # --- Settle and reserve ------------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        calls = _settle_calls(settlements, now)
+        rows = self._session.run_all(calls) if calls else []
+        return self._results(settlements, calls, rows, now)
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> tuple[Settled, Leased]:
+        claim: dict[str, Any] = {
+            "queue": queues[0],
+            "queues": list(queues),
+            "now": now,
+            "until": now + lease_for,
+            "limit": limit,
+            "types": None if types is None else list(types),
+            "tokens": text_array(new_tokens(limit)),
+            "owner": owner,
+        }
+        results, claimed = self._settle_and_claim(settlements, queues, claim)
+        leased = [leased_from_row(row, owner, now, now + lease_for) for row in claimed]
+        leased.sort(key=lambda item: (-item.job.priority, item.job.due_at, item.job.id))
+        return results, leased
+
+    def _settle_and_claim(
+        self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
+    ) -> tuple[Settled, list[Row]]:
+        """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
+        calls = _settle_calls(settlements, claim["now"])
+        frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ())), Frontier())
+        floor = frontier.floor()
+        behind = floor is not None and len(queues) == 1
+        if floor is not None and behind:
+            start = {"floor_priority": floor.priority, "floor_due_at": floor.due_at, "floor_id": floor.id}
+            name, params = "claim_behind", {**claim, **start}
+        else:
+            name, params = "claim" if len(queues) == 1 else "claim_many", {**claim, "sweep_first": True}
+        started = time.monotonic()
+        *settled, claimed = self._session.run_all([*calls, (name, params)])
+        walk = time.monotonic() - started
+        # Before anything is swept: a lease that has ended is to be called expired, not somebody else's.
+        results = self._results(settlements, calls, settled, claim["now"], {row[0] for row in claimed})
+        if behind:
+            frontier.continued(_last(claimed))
+            return results, claimed
+        if not claimed:
+            # Either there is nothing, or there are lapsed leases and late jobs to clear away first.
+            sweep = self.sweep_params(queues, claim["now"])
+            again = (name, {**claim, "sweep_first": False})
+            started = time.monotonic()
+            claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
+            walk += time.monotonic() - started
+        frontier.walked(float(claimed[0][-1]) if claimed else walk, len(claimed), _last(claimed))
+        return results, claimed
+
+    def sweep_params(self, queues: Sequence[str], now: datetime, owners: Sequence[str] | None = None) -> dict[str, Any]:
+        return {
+            "queues": list(queues),
+            "now": now,
+            "owners": None if owners is None else list(owners),
+            "allowance": self._limits.crash_allowance,
+            "sweep": SWEEP_BATCH,
+            "crash_loop_text": transitions.CRASH_LOOP_TEXT,
+            "why": transitions.LAPSED_TEXT if owners is None else transitions.ORPHANED_TEXT,
+        }
+
+    def _results(
+        self,
+        settlements: Sequence[Settlement],
+        calls: Sequence[Call],
+        rows: Sequence[Sequence[Row]],
+        now: datetime,
+        claimed: Collection[str] = (),
+    ) -> Settled:
+        """What became of each settlement. `claimed` are the jobs that the same round trip leased afterwards: what it
+        did not settle of those was not inflight before."""
+        done: dict[tuple[str, str], Status] = {}
+        for (name, _), settled in zip(calls, rows, strict=True):
+            done.update(((id, token), _STATUS[name]) for id, token in settled)
+        results: Settled = []
+        for item in settlements:
+            # Popped, so that the second of two equal items is judged as the repeat it is.
+            status = done.pop((item.id, item.token), None)
+            if status is not None:
+                results.append(status)
+            elif item.id in claimed:
+                results.append(
+                    JobNotInflight(f"job {item.id} was ready, not inflight: its lease was settled or taken back")
+                )
+            else:
+                results.append(self._settle_slowly(item, now))
+        return results
+
+    def _settle_slowly(self, item: Settlement, now: datetime) -> Status | TaskHarborError:
+        """One settlement that the set-based statements passed over: stale, repeated, or a cancel."""
+
+        def work(connection: Connection[Row]) -> Status | TaskHarborError:
+            try:
+                job = self.locked_job(connection, item.id)
+                last = self._session.on(connection, "last_attempt", {"id": item.id})
+                if transitions.repeats(item, job.status, attempt_from_row(last[0]) if last else None):
+                    return job.status
+                transitions.check_lease(job, item.token, now)
+            except TaskHarborError as error:
+                return error
+            return self.apply(connection, transitions.settle(job, item, now))
+
+        return self._session.in_transaction(work)
+
+    # --- Single jobs -------------------------------------------------------------------------------------
+
+    def locked_job(self, connection: Connection[Row], id: str) -> Job:
+        """The job, with its row held until the transaction ends if it is live."""
+        self._session.on(connection, "lock_job", {"id": id})
+        rows = self._session.on(connection, "get_job", {"id": id})
+        if not rows:
+            raise JobNotFound(f"no job with the id {id!r}")
+        return job_from_row(rows[0])
+
+    def apply(self, connection: Connection[Row], moved: transitions.Moved) -> Status:
+        """Store what a pure move made of a job."""
+        job = moved.job
+        if job.status in (Status.DONE, Status.EXPIRED, Status.CANCELLED):
+            self._session.on(connection, "delete_job", {"id": job.id})
+        else:
+            self._session.on(connection, "save_job", job_params(job))
+        if moved.fact is not None:
+            self._session.on(connection, "insert_fact", fact_params(moved.fact))
+        return job.status
+
+    # --- Extend ------------------------------------------------------------------------------------------
+
+    def extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
+        # Of several for one job, the last is to count: they go one after the other.
+        results: dict[int, Lease | TaskHarborError] = {}
+        waiting = list(enumerate(extensions))
+        while waiting:
+            turn = {item.id: (number, item) for number, item in reversed(waiting)}
+            waiting = [(number, item) for number, item in waiting if turn[item.id][0] != number]
+            results.update(self._extend_each(list(turn.values()), now))
+        return [results[number] for number in range(len(extensions))]
+
+    def _extend_each(
+        self, numbered: Sequence[tuple[int, Extension]], now: datetime
+    ) -> Iterator[tuple[int, Lease | TaskHarborError]]:
+        """Extensions of different jobs, each with its number in the batch, in one round trip."""
+        extensions = [item for _, item in numbered]
+        params = {
+            "ids": [item.id for item in extensions],
+            "tokens": [item.token for item in extensions],
+            "untils": [now + item.lease_for for item in extensions],  # type: ignore[operator]
+            "starts": [item.started_at for item in extensions],
+            "progresses": [progress_to_text(item.progress) for item in extensions],
+            "now": now,
+        }
+        rows = self._session.run("extend", params)
+        leases = {(id, token): Lease(token, until, owner or "", asked) for id, token, until, owner, asked in rows}
+        for number, item in numbered:
+            yield number, leases.get((item.id, item.token)) or self._refusal(item, now)
+
+    def _refusal(self, item: Extension, now: datetime) -> TaskHarborError:
+        rows = self._session.run("get_job", {"id": item.id})
+        if not rows:
+            return JobNotFound(f"no job with the id {item.id!r}")
+        try:
+            transitions.check_lease(job_from_row(rows[0]), item.token, now)
+        except TaskHarborError as error:
+            return error
+        return LeaseLost(f"the lease of job {item.id} changed while it was being extended: try again")
+
+
+def _last(claimed: Sequence[Row]) -> Point | None:
+    """The job that comes last in the order of claims."""
+    points = ((-row[6], row[8], row[0]) for row in claimed)
+    last = max(points, default=None)
+    return None if last is None else Point(-last[0], last[1], last[2])
+
+
+def _settle_calls(settlements: Sequence[Settlement], now: datetime) -> list[Call]:
+    """The set-based statements that settle everything but the odd cases. Only the first item for a job is in them:
+    whatever else the batch has for it must see what that one did."""
+    settlements = _first_of_each(settlements)
+    acks = [item for item in settlements if item.kind is Settle.ACK]
+    back = [item for item in settlements if item.kind in _BACK]
+    dead = [item for item in settlements if item.kind is Settle.FAIL]
+    calls: list[Call] = []
+    if acks:
+        calls.append(("ack", {**_keys(acks, now), "results": _sparse([item.result for item in acks])}))
+    if back:
+        updates = [item.update for item in back]
+        moves: Mapping[str, Any] = {
+            "outcomes": [_BACK[item.kind] for item in back],
+            "run_ats": [item.update.run_at if item.update else item.run_at for item in back],
+            "attempts": [update.attempts if update else None for update in updates],
+            "errors": [update.last_error if update else None for update in updates],
+            "failed_ats": [update.failed_at if update else None for update in updates],
+        }
+        calls.append(("back", {**_keys(back, now), **moves}))
+    if dead:
+        reasons = {"reasons": [item.reason for item in dead], "codes": [str(item.code) for item in dead]}
+        calls.append(("dead", {**_keys(dead, now), **reasons}))
+    return calls
+
+
+def _first_of_each(items: Sequence[T]) -> Sequence[T]:
+    """The items without those for a job that an earlier one is for."""
+    first: dict[str, T] = {}
+    for item in items:
+        first.setdefault(item.id, item)
+    return items if len(first) == len(items) else list(first.values())
+
+
+def _keys(items: Sequence[Settlement], now: datetime) -> dict[str, Any]:
+    return {
+        "ids": text_array([item.id for item in items]),
+        "tokens": text_array([item.token for item in items]),
+        "starts": _sparse([item.started_at for item in items]),
+        "now": now,
+    }
+
+
+def _sparse(values: list[Any]) -> list[Any]:
+    """`unnest` fills short arrays up with nulls, so an array of nothing but nulls need not be sent."""
+    return values if any(value is not None for value in values) else []

@@ -1,0 +1,88 @@
+"""Rows of PostgreSQL as values of the model. Times come back in UTC already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from taskharbor.core.model import Attempt, HistoryRow, Job, Lease, LeasedJob, Outcome, Status, Worker
+from taskharbor.drivers.rows import meta_from_text, progress_from_text, timeout_from_nanos
+
+
+def job_from_row(row: Sequence[Any]) -> Job:
+    """A row of the view of all jobs, whose columns stand in the order of the fields."""
+    values = list(row)
+    values[5] = meta_from_text(row[5])
+    values[10] = timeout_from_nanos(row[10])
+    values[17] = Status(row[17])
+    values[28] = progress_from_text(row[28])
+    return Job(*values)
+
+
+def leased_from_row(row: Sequence[Any], owner: str, now: datetime, until: datetime) -> LeasedJob:
+    """A row that `claim` returned. What every job of the claim has in common is not sent."""
+    (
+        id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
+        attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at, _,
+    ) = row  # fmt: skip
+    job = Job(
+        id, type, queue, tenant_id, payload, json.loads(meta) if meta else {}, priority, run_at, due_at, expires_at,
+        timeout_from_nanos(timeout_nanos), max_attempts, attempts, deliveries, forgiven, last_error, failed_at,
+        Status.INFLIGHT, token, owner, until, None, None, None, None, idempotency_key, dedupe_scope, None, None,
+        created_at, now, now, None, None,
+    )  # fmt: skip
+    return LeasedJob(job, Lease(token, until, owner))
+
+
+def attempt_from_row(row: Sequence[Any]) -> Attempt:
+    job_id, number, delivery, outcome, error, code, owner, token, due_at, claimed_at, started_at, at = row
+    return Attempt(
+        job_id, number, delivery, Outcome(outcome), error or "", code, owner or "", token or "", due_at,
+        claimed_at, started_at, at,
+    )  # fmt: skip
+
+
+def fact_from_row(row: Sequence[Any], position: str) -> HistoryRow:
+    """A row of history behind its two ordering columns."""
+    (
+        job_id, type, queue, tenant_id, priority, outcome, status, at, attempt_no, delivery, error, code, token, owner,
+        due_at, claimed_at, started_at, payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts,
+        forgiven, last_error, failed_at, cancel_requested_at, idempotency_key, dedupe_scope, result, progress,
+        created_at,
+    ) = row  # fmt: skip
+    attempt = None
+    if attempt_no is not None:
+        attempt = Attempt(
+            job_id, attempt_no, delivery, Outcome(outcome), error or "", code, owner or "", token or "", due_at,
+            claimed_at, started_at, at,
+        )  # fmt: skip
+    job = None
+    if status != Status.READY:
+        dead = status == Status.DLQ
+        job = Job(
+            job_id, type, queue, tenant_id, payload, meta_from_text(meta), priority, run_at, due_at, expires_at,
+            timeout_from_nanos(timeout_nanos), max_attempts, attempts, delivery, forgiven, last_error or "", failed_at,
+            Status(status), None, None, None, cancel_requested_at, error if dead else None, code if dead else None,
+            at if dead else None, idempotency_key, dedupe_scope, result, progress_from_text(progress), created_at, at,
+            claimed_at, started_at, at,
+        )  # fmt: skip
+    return HistoryRow(
+        position, job_id, type, queue, tenant_id, priority, Outcome(outcome), Status(status), at, attempt, job
+    )
+
+
+def worker_from_row(row: Sequence[Any]) -> Worker:
+    id, hostname, pid, queues, slots, version, started_at, last_heartbeat, meta = row
+    return Worker(
+        id, hostname, pid, tuple(json.loads(queues)), slots, version, started_at, last_heartbeat, json.loads(meta)
+    )
+
+
+def text_array(values: Sequence[str]) -> str | Sequence[str]:
+    """The values as PostgreSQL writes an array. psycopg escapes a list item by item; ids and tokens rarely need it."""
+    joined = '","'.join(values)
+    if not values or "\\" in joined or joined.count('"') != 2 * len(values) - 2:
+        return values
+    return f'{{"{joined}"}}'

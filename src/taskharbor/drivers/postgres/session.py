@@ -1,0 +1,148 @@
+"""Connections to PostgreSQL, and the few ways the driver uses them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from taskharbor.core.errors import StoreError
+from taskharbor.drivers.postgres.errors import RETRYABLE, translated
+from taskharbor.drivers.sqlfiles import Statements
+
+Row = tuple[Any, ...]
+Call = tuple[str, Mapping[str, Any]]
+T = TypeVar("T")
+
+OLDEST_SERVER: Final = 140_000
+TRIES: Final = 5
+CONNECT_TIMEOUT_S: Final = 10
+
+
+class Session:
+    """A pool of connections that know the driver's statements.
+
+    Connections are in autocommit: a single statement is its own transaction and one round trip. Several statements
+    go out in one pipeline, which PostgreSQL treats as one transaction, and cost one round trip too.
+    """
+
+    def __init__(self, url: str, statements: Statements, *, max_size: int) -> None:
+        self._url = url
+        self._max_size = max_size
+        self._sql = {name: text.encode() for name, text in statements.items()}
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Connection[Row]] | None = None
+        self._pool_pid = 0
+        self._closed = False
+
+    # --- Running statements ------------------------------------------------------------------------------
+
+    def run(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        """One statement, one transaction, one round trip."""
+        return self.transact(lambda connection: self.on(connection, name, params))
+
+    def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
+        """Several statements in one transaction and one round trip; the rows of each."""
+        if len(calls) == 1:
+            return [self.run(*calls[0])]
+        return self.transact(lambda connection: self._pipelined(connection, calls))
+
+    def on(self, connection: Connection[Row], name: str, params: Mapping[str, Any]) -> list[Row]:
+        """One statement on a connection that the caller holds."""
+        cursor = connection.execute(self._sql[name], params, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def transact(self, work: Callable[[Connection[Row]], T]) -> T:
+        """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
+        with translated():
+            for _ in range(TRIES - 1):
+                try:
+                    with self._connections().connection() as connection:
+                        return work(connection)
+                except RETRYABLE:
+                    continue
+            with self._connections().connection() as connection:
+                return work(connection)
+
+    def in_transaction(self, work: Callable[[Connection[Row]], T]) -> T:
+        """`transact` for work that needs several round trips in one transaction."""
+
+        def wrapped(connection: Connection[Row]) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self.transact(wrapped)
+
+    def _pipelined(self, connection: Connection[Row], calls: Sequence[Call]) -> list[list[Row]]:
+        with connection.pipeline():
+            cursors = [connection.execute(self._sql[name], params, binary=True) for name, params in calls]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    # --- Connections -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def dedicated(self) -> Iterator[Connection[Row]]:
+        """A connection of its own, outside the pool: for migrations."""
+        with translated(), psycopg.connect(self._url, connect_timeout=CONNECT_TIMEOUT_S) as connection:
+            _configure(connection)
+            yield connection
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None and self._pool_pid == os.getpid():
+            pool.close()
+
+    def _connections(self) -> ConnectionPool[Connection[Row]]:
+        pool = self._pool
+        if pool is not None and self._pool_pid == os.getpid():
+            return pool
+        with self._lock:
+            if self._pool is None or self._pool_pid != os.getpid():
+                self._pool = self._open_pool()
+                self._pool_pid = os.getpid()
+            return self._pool
+
+    def _open_pool(self) -> ConnectionPool[Connection[Row]]:
+        # A pool connects in the background and would report a wrong password as a time-out: ask once ourselves.
+        with psycopg.connect(self._url, connect_timeout=CONNECT_TIMEOUT_S) as probe:
+            if probe.info.server_version < OLDEST_SERVER:
+                raise StoreError(f"PostgreSQL {probe.info.server_version // 10_000} is too old: 14 or newer is needed")
+        pool: ConnectionPool[Connection[Row]] = ConnectionPool(
+            self._url,
+            min_size=0,
+            max_size=self._max_size,
+            configure=_configure,
+            timeout=CONNECT_TIMEOUT_S,
+            max_idle=600,
+            open=False,
+            name="taskharbor",
+            kwargs={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
+        pool.open()
+        return pool
+
+
+def _configure(connection: Connection[Any]) -> None:
+    connection.autocommit = True
+    connection.execute("SET TIME ZONE 'UTC'")
+    # Behind a pooler the server process is not the one that said hello. Two clients would then use each other's
+    # prepared statements, so do without them.
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    pooled = row is None or row[0] != connection.info.backend_pid
+    connection.prepare_threshold = None if pooled else 0
+
+
+def store_time(connection: Connection[Row]) -> datetime:
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment

@@ -1,0 +1,20 @@
+-- Jobs that succeeded leave the live table for history. Only the holder of a valid lease gets that far.
+WITH item AS (
+  SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:results AS bytea[]),
+                       CAST(:starts AS timestamptz[])) AS item (id, token, item_result, item_start)
+), gone AS (
+  DELETE FROM th_jobs j USING item
+  WHERE j.id = item.id AND j.lease_token = item.token AND j.status = 'inflight' AND j.lease_expires_at > :now
+  RETURNING j.*, item.item_result, item.item_start
+)
+INSERT INTO th_history (
+  job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery,
+  lease_token, lease_owner, due_at, claimed_at, started_at,
+  payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
+  cancel_requested_at, idempotency_key, dedupe_scope, result, progress, created_at)
+SELECT id, type, queue, tenant_id, priority, 'succeeded', 'done', :now, TRUE, attempts + 1, deliveries,
+  lease_token, lease_owner, due_at, claimed_at, COALESCE(item_start, started_at, claimed_at),
+  payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, NULLIF(last_error, ''), failed_at,
+  cancel_requested_at, idempotency_key, dedupe_scope, item_result, progress, created_at
+FROM gone
+RETURNING job_id, lease_token;

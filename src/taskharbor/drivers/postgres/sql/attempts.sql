@@ -1,0 +1,2 @@
+SELECT job_id, attempt_no, delivery, outcome, error, code, lease_owner, lease_token, due_at, claimed_at, started_at, at
+FROM th_history WHERE job_id = :id AND attempt_no IS NOT NULL ORDER BY xid, seq;

@@ -1,0 +1,39 @@
+-- Lease the first jobs of one queue. Goes down the priorities one by one, so that jobs scheduled for later, of
+-- whatever priority, are never walked over. The inner queries come out in order; LIMIT stops them early.
+-- With :sweep_first the claim yields nothing while a lease has lapsed or a job is late: the caller then sweeps.
+WITH RECURSIVE level AS (
+  (SELECT priority FROM th_jobs
+   WHERE status = 'ready' AND queue = :queue
+     AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
+     AND NOT (CAST(:sweep_first AS boolean) AND (
+       EXISTS (SELECT FROM th_jobs WHERE status = 'inflight' AND queue = :queue AND lease_expires_at <= :now)
+       OR EXISTS (SELECT FROM th_jobs WHERE status = 'ready' AND queue = :queue AND expires_at <= :now)))
+   ORDER BY priority DESC LIMIT 1)
+  UNION ALL
+  SELECT (SELECT j.priority FROM th_jobs j
+          WHERE j.status = 'ready' AND j.queue = :queue AND j.priority < level.priority
+          ORDER BY j.priority DESC LIMIT 1)
+  FROM level WHERE level.priority IS NOT NULL
+), picked AS MATERIALIZED (
+  SELECT due.id FROM level CROSS JOIN LATERAL (
+    SELECT j.id FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority AND j.due_at <= :now
+      AND (j.expires_at IS NULL OR j.expires_at > :now)
+      AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+    ORDER BY j.due_at, j.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+  ) due
+  LIMIT :limit
+), numbered AS (
+  SELECT id, row_number() OVER () AS number FROM picked
+)
+UPDATE th_jobs j
+SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
+    lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
+    progress = NULL, updated_at = :now
+FROM numbered n WHERE j.id = n.id
+RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
+          j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
+          EXTRACT(EPOCH FROM clock_timestamp() - statement_timestamp());

@@ -1,0 +1,24 @@
+-- `claim` in one priority, from a known point on. Used while a long transaction keeps the index from being cleaned:
+-- everything claimed since it began still stands at the head of the index, and walking over it is what costs.
+WITH picked AS MATERIALIZED (
+  SELECT j.id FROM th_jobs j
+  WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = :floor_priority
+    AND (j.due_at, j.id) > (:floor_due_at, :floor_id) AND j.due_at <= :now
+    AND (j.expires_at IS NULL OR j.expires_at > :now)
+    AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+    AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
+  ORDER BY j.due_at, j.id
+  LIMIT :limit
+  FOR UPDATE SKIP LOCKED
+), numbered AS (
+  SELECT id, row_number() OVER () AS number FROM picked
+)
+UPDATE th_jobs j
+SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
+    lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
+    progress = NULL, updated_at = :now
+FROM numbered n WHERE j.id = n.id
+RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
+          j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
+          EXTRACT(EPOCH FROM clock_timestamp() - statement_timestamp());

@@ -1,0 +1,57 @@
+-- Lease the first jobs over several queues. First looks, without a lock, how many of the first :limit belong to each
+-- queue; then claims that many from each as `claim` does. So no more rows are locked than are leased.
+WITH RECURSIVE open_queue AS MATERIALIZED (
+  SELECT u.name FROM unnest(CAST(:queues AS text[])) AS u (name)
+  WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name = u.name AND q.paused)
+    AND NOT (CAST(:sweep_first AS boolean) AND (
+      EXISTS (SELECT FROM th_jobs
+              WHERE status = 'inflight' AND queue = ANY (CAST(:queues AS text[])) AND lease_expires_at <= :now)
+      OR EXISTS (SELECT FROM th_jobs
+                 WHERE status = 'ready' AND queue = ANY (CAST(:queues AS text[])) AND expires_at <= :now)))
+), level AS (
+  SELECT o.name, (SELECT j.priority FROM th_jobs j
+                  WHERE j.status = 'ready' AND j.queue = o.name ORDER BY j.priority DESC LIMIT 1) AS priority
+  FROM open_queue o
+  UNION ALL
+  SELECT level.name, (SELECT j.priority FROM th_jobs j
+                      WHERE j.status = 'ready' AND j.queue = level.name AND j.priority < level.priority
+                      ORDER BY j.priority DESC LIMIT 1)
+  FROM level WHERE level.priority IS NOT NULL
+), ranked AS (
+  SELECT level.name, level.priority FROM level WHERE level.priority IS NOT NULL
+), share AS MATERIALIZED (
+  SELECT first.name, first.priority, count(*) AS wanted FROM (
+    SELECT r.name, r.priority, due.due_at, due.id FROM ranked r CROSS JOIN LATERAL (
+      SELECT j.due_at, j.id FROM th_jobs j
+      WHERE j.status = 'ready' AND j.queue = r.name AND j.priority = r.priority AND j.due_at <= :now
+        AND (j.expires_at IS NULL OR j.expires_at > :now)
+        AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+      ORDER BY j.due_at, j.id
+      LIMIT :limit
+    ) due
+    ORDER BY r.priority DESC, due.due_at, due.id
+    LIMIT :limit
+  ) first
+  GROUP BY first.name, first.priority
+), picked AS MATERIALIZED (
+  SELECT due.id FROM share CROSS JOIN LATERAL (
+    SELECT j.id FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = share.name AND j.priority = share.priority AND j.due_at <= :now
+      AND (j.expires_at IS NULL OR j.expires_at > :now)
+      AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+    ORDER BY j.due_at, j.id
+    LIMIT share.wanted
+    FOR UPDATE SKIP LOCKED
+  ) due
+), numbered AS (
+  SELECT id, row_number() OVER () AS number FROM picked
+)
+UPDATE th_jobs j
+SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
+    lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
+    progress = NULL, updated_at = :now
+FROM numbered n WHERE j.id = n.id
+RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
+          j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
+          EXTRACT(EPOCH FROM clock_timestamp() - statement_timestamp());

@@ -1,0 +1,17 @@
+-- One job with a key: inserted only if the key could be taken. Returns a row exactly then.
+WITH taken AS (
+  INSERT INTO th_keys AS held (dedupe_scope, idempotency_key, job_id, payload_hash, expires_at)
+  VALUES (:dedupe_scope, :idempotency_key, :id, :payload_hash, :key_expires_at)
+  ON CONFLICT (dedupe_scope, idempotency_key) DO UPDATE
+  SET job_id = EXCLUDED.job_id, payload_hash = EXCLUDED.payload_hash, expires_at = EXCLUDED.expires_at
+  WHERE held.expires_at <= :created_at
+  RETURNING job_id
+), job AS (
+  INSERT INTO th_jobs (id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos,
+                       max_attempts, created_at, updated_at, idempotency_key, dedupe_scope)
+  SELECT :id, :type, :queue, :tenant_id, :payload, :meta, :priority, CAST(:run_at AS timestamptz),
+         CAST(:due_at AS timestamptz), CAST(:expires_at AS timestamptz), :timeout_nanos, :max_attempts,
+         CAST(:created_at AS timestamptz), CAST(:created_at AS timestamptz), :idempotency_key, :dedupe_scope
+  FROM taken
+)
+SELECT pg_notify(:channel, :queue) FROM taken;

@@ -1,0 +1,1 @@
+SELECT * FROM th_all_jobs WHERE id = :id;

@@ -1,0 +1,1 @@
+SELECT id FROM th_jobs WHERE id = :id FOR UPDATE;

@@ -1,0 +1,13 @@
+-- DLQ jobs that match, in order of id, locked for a redrive or a purge.
+SELECT id FROM th_jobs
+WHERE status = 'dlq'
+  AND (CAST(:after AS text) IS NULL OR id > :after)
+  AND (CAST(:ids AS text[]) IS NULL OR id = ANY (CAST(:ids AS text[])))
+  AND (CAST(:queue AS text) IS NULL OR queue = :queue)
+  AND (CAST(:type AS text) IS NULL OR type = :type)
+  AND (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
+  AND (CAST(:code AS text) IS NULL OR dlq_code = :code)
+  AND (CAST(:error AS text) IS NULL OR position(:error IN last_error) > 0 OR position(:error IN dlq_reason) > 0)
+ORDER BY id
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;

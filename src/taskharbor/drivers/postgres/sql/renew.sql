@@ -1,0 +1,3 @@
+UPDATE th_leader SET until = :until
+WHERE name = :name AND holder = :holder AND epoch = :epoch AND until > :now
+RETURNING epoch;

@@ -1,0 +1,8 @@
+-- Write back a job that one of the pure moves has changed.
+UPDATE th_jobs
+SET run_at = :run_at, due_at = :due_at, attempts = :attempts, forgiven = :forgiven, last_error = :last_error,
+    failed_at = :failed_at, status = :status, lease_token = :lease_token, lease_owner = :lease_owner,
+    lease_expires_at = :lease_expires_at, claimed_at = :claimed_at, started_at = :started_at,
+    cancel_requested_at = :cancel_requested_at, progress = :progress, dlq_reason = :dlq_reason, dlq_code =
+    :dlq_code, dlq_failed_at = :dlq_failed_at, updated_at = :updated_at
+WHERE id = :id;
