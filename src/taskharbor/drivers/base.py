@@ -16,7 +16,7 @@ from taskharbor.core.clock import StoreClock, checked
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, InvalidTime, TaskHarborError
 from taskharbor.core.intake import admit
-from taskharbor.core.limits import Limits, check_duration, check_lease, check_name, clean_error
+from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
 from taskharbor.core.model import (
     Attempt,
     Counts,
@@ -35,6 +35,19 @@ from taskharbor.core.model import (
     Settlement,
     Status,
     Worker,
+)
+from taskharbor.drivers.checks import (
+    check_count,
+    check_cursor,
+    check_epoch,
+    check_error,
+    check_filter,
+    check_names,
+    check_progress,
+    check_rate,
+    check_update,
+    check_words,
+    check_worker,
 )
 from taskharbor.drivers.operations import RedrivePlan, StoreOperations
 
@@ -95,11 +108,12 @@ class BaseDriver(StoreOperations):
     ) -> tuple[Settled, Leased]:
         duration = check_lease(lease_for)
         moment = self._moment(now)
-        _check_count(limit, "limit", bounds.MAX_BATCH)
+        check_count(limit, "limit", bounds.MAX_BATCH)
         bounds.check_text(owner, "owner", bounds.MAX_NAME)
-        names = _names(queues, "queue")
-        handled = None if types is None else _names(types, "type")
+        names = check_names(queues, "queue")
+        handled = None if types is None else check_names(types, "type")
         checked_settlements = [self._checked_settlement(item) for item in settlements]
+        check_words([word for item in settlements for word in (item.id, item.token)], "an id or a token")
         if len(checked_settlements) > bounds.MAX_BATCH:
             raise InvalidInput(f"one settle takes at most {bounds.MAX_BATCH:,} items: split the batch")
         if not names or handled == ():
@@ -155,13 +169,14 @@ class BaseDriver(StoreOperations):
         moment = self._moment(now)
         if len(extensions) > bounds.MAX_BATCH:
             raise InvalidInput(f"one extend takes at most {bounds.MAX_BATCH:,} items: split the batch")
+        check_words([word for item in extensions for word in (item.id, item.token)], "an id or a token")
         items = [
             Extension(
                 item.id,
                 item.token,
                 check_lease(item.lease_for),
                 None if item.started_at is None else checked(item.started_at, "started_at"),
-                item.progress,
+                check_progress(item.progress),
             )
             for item in extensions
         ]
@@ -188,27 +203,33 @@ class BaseDriver(StoreOperations):
 
     def get(self, id: str) -> Job:
         self._check_open()
+        check_words((id,), "id")
         return self._get(id)
 
     def list(self, filter: JobFilter | None = None, cursor: str | None = None, limit: int = 100) -> Page:
         self._check_open()
-        _check_count(limit, "limit", bounds.MAX_BATCH)
-        return self._list(filter or JobFilter(), cursor, limit)
+        check_count(limit, "limit", bounds.MAX_BATCH)
+        check_cursor(cursor)
+        return self._list(check_filter(filter), cursor, limit)
 
     def counts(self) -> Counts:
         return self._counts(self._moment(None))
 
     def attempts(self, id: str) -> Sequence[Attempt]:
         self._check_open()
+        check_words((id,), "id")
         return self._attempts(id)
 
     def history(self, cursor: str | None = None, limit: int = 1000) -> HistoryPage:
         self._check_open()
-        _check_count(limit, "limit", bounds.MAX_BATCH)
+        check_count(limit, "limit", bounds.MAX_BATCH)
+        check_cursor(cursor)
         return self._history(cursor, limit)
 
     def cancel(self, id: str, *, now: datetime | None = None) -> Status:
-        return self._cancel(id, self._moment(now))
+        moment = self._moment(now)
+        check_words((id,), "id")
+        return self._cancel(id, moment)
 
     def redrive(
         self,
@@ -223,11 +244,10 @@ class BaseDriver(StoreOperations):
     ) -> Sequence[str]:
         moment = self._moment(now)
         start = None if run_at is None else checked(run_at, "run_at")
-        if rate is not None and not rate > 0:
-            raise InvalidInput(f"rate must be above zero jobs a second, got {rate!r}")
+        check_rate(rate)
         if limit is not None:
-            _check_count(limit, "limit", None)
-        chosen = filter or JobFilter()
+            check_count(limit, "limit", None)
+        chosen = check_filter(filter)
         if chosen.status not in (None, Status.DLQ):
             raise InvalidInput(f"only DLQ jobs can be redriven, not {chosen.status}")
         moved: Names = []
@@ -251,9 +271,11 @@ class BaseDriver(StoreOperations):
 
     def purge(self, filter: JobFilter | None = None, *, limit: int | None = None) -> int:
         self._check_open()
-        chosen = filter or JobFilter()
+        chosen = check_filter(filter)
         if chosen.status not in (None, Status.DLQ):
             raise InvalidInput(f"only DLQ jobs can be purged, not {chosen.status}")
+        if limit is not None:
+            check_count(limit, "limit", None)
         removed = 0
         while limit is None or removed < limit:
             room = bounds.SWEEP_BATCH if limit is None else min(bounds.SWEEP_BATCH, limit - removed)
@@ -278,8 +300,7 @@ class BaseDriver(StoreOperations):
     # --- Fleet -------------------------------------------------------------------------------------------
 
     def heartbeat(self, worker: Worker, *, now: datetime | None = None) -> None:
-        check_name(worker.id, "worker id", bounds.MAX_NAME)
-        self._heartbeat(worker, self._moment(now))
+        self._heartbeat(check_worker(worker), self._moment(now))
 
     def workers(self) -> Sequence[Worker]:
         self._check_open()
@@ -287,6 +308,7 @@ class BaseDriver(StoreOperations):
 
     def deregister(self, worker_id: str) -> None:
         self._check_open()
+        check_words((worker_id,), "worker id")
         self._deregister(worker_id)
 
     def elect(
@@ -297,10 +319,14 @@ class BaseDriver(StoreOperations):
         duration = check_duration(term, "term")
         if not duration:
             raise InvalidInput("term must be above zero")
+        if epoch is not None:
+            check_epoch(epoch)
         return self._elect(name, holder, self._moment(now), duration, epoch)
 
     def resign(self, name: str, holder: str, epoch: int) -> None:
         self._check_open()
+        check_words((name, holder), "name and holder")
+        check_epoch(epoch)
         self._resign(name, holder, epoch)
 
     def leaders(self) -> Sequence[Leadership]:
@@ -312,7 +338,7 @@ class BaseDriver(StoreOperations):
 
     def prune(self, before: datetime, *, limit: int = 10_000) -> int:
         self._check_open()
-        _check_count(limit, "limit", None)
+        check_count(limit, "limit", None)
         return self._prune(checked(before, "before"), limit)
 
     # --- Shared helpers ----------------------------------------------------------------------------------
@@ -341,14 +367,7 @@ class BaseDriver(StoreOperations):
         if item.kind is Settle.RETRY:
             if update is None:
                 raise InvalidInput("a retry needs an update: RetryUpdate(run_at, attempts, last_error, failed_at)")
-            if update.attempts < 0:
-                raise InvalidInput(f"attempts must not be negative, got {update.attempts}")
-            update = RetryUpdate(
-                None if update.run_at is None else checked(update.run_at, "update.run_at"),
-                update.attempts,
-                clean_error(update.last_error),
-                None if update.failed_at is None else checked(update.failed_at, "update.failed_at"),
-            )
+            update = check_update(update)
         run_at = item.run_at
         if item.kind is Settle.SNOOZE:
             if run_at is None:
@@ -358,20 +377,13 @@ class BaseDriver(StoreOperations):
         if item.kind is Settle.FAIL:
             code = check_name(str(code), "code", 64)
         return replace(
-            item, update=update, reason=clean_error(item.reason), code=code, run_at=run_at, started_at=started_at
+            item,
+            update=update,
+            reason=check_error(item.reason, "reason"),
+            code=code,
+            run_at=run_at,
+            started_at=started_at,
         )
-
-
-def _names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
-    """The names checked, in order, each once."""
-    names = (given,) if isinstance(given, str) else given
-    return tuple(dict.fromkeys(check_name(name, what, bounds.MAX_NAME) for name in names))
-
-
-def _check_count(value: int, what: str, most: int | None) -> None:
-    if type(value) is not int or value < 1 or (most is not None and value > most):
-        span = "at least 1" if most is None else f"from 1 to {most:,}"
-        raise InvalidInput(f"{what} must be a whole number, {span}, got {value!r}")
 
 
 def _value(outcome: T | TaskHarborError) -> T:

@@ -319,15 +319,15 @@ class EngineDriver(BaseDriver):
     def _prune(self, before: datetime, limit: int) -> int:
         with self._writing() as state:
             ended: dict[str, None] = {}
-            for row in state.history.values():
-                last = state.history[state.sequences_of[row.job_id][-1]]
-                if row.job_id not in state.jobs and last.status in transitions.TERMINAL and last.at < before:
+            for sequence, row in state.history.items():
+                is_last = state.sequences_of[row.job_id][-1] == sequence
+                if is_last and row.job_id not in state.jobs and row.status is not Status.READY and row.at < before:
                     ended[row.job_id] = None
                     if len(ended) == limit:
                         break
             for job_id in ended:
-                for sequence in list(state.sequences_of[job_id]):
-                    state.drop("history", sequence)
+                for number in list(state.sequences_of[job_id]):
+                    state.drop("history", number)
                 if job_id in state.finished:
                     forget_key(state, state.finished[job_id])
                     state.drop("finished", job_id)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from taskharbor.core.contract import Answers
 from taskharbor.core.errors import InvalidInput
-from taskharbor.core.intake import Admitted, Batch, check_duplicate
+from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
@@ -34,12 +34,16 @@ RowOf = Callable[[Admitted], Params]
 _SAVEPOINT: Final = "taskharbor_enqueue"
 
 
-def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf) -> Steps:
+def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_check: str | None = None) -> Steps:
     """Take the keys, then insert the jobs whose key was free. Needs three statements from the driver:
 
     `take_key` returns a row exactly if the key now belongs to `:id`; `get_key` returns the holder's id and payload
-    hash; `insert_job` inserts one job.
+    hash; `insert_job` inserts one job. `id_check` may name a fourth that returns a row if `:id` is taken; it is
+    asked for the ids that the caller chose.
     """
+    ids = [job.id for job in batch.fresh]
+    if len(set(ids)) < len(ids):
+        raise id_taken(next(id for id in ids if ids.count(id) > 1))
     guarded = len(batch.fresh) > 1 or batch.fresh[0].idempotency_key is not None
     if guarded:
         # If the batch is refused, the caller may still go on and commit: then none of it may stay behind.
@@ -56,6 +60,10 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf) -> Steps:
             check_duplicate(job, holder_id, payload_hash)
             existing[job.id] = holder_id
         new = [job_params(job) for job in batch.fresh if job.id not in existing]
+        if id_check is not None:
+            for job_id in set(ids).intersection(batch.chosen_ids).difference(existing):
+                if (yield Query(id_check, {"id": job_id})):
+                    raise id_taken(job_id)
         if new:
             yield Query("insert_job", new if len(new) > 1 else new[0])
     except Exception:
@@ -108,21 +116,23 @@ class Joiner:
             rows, error = None, None
             try:
                 async with connection.cursor() as cursor:
+                    _make_plain(cursor)
                     sql, params, many = self._prepared(query, self._plain)
                     await (cursor.executemany(sql, params) if many else cursor.execute(sql, params))
-                    rows = await cursor.fetchall() if cursor.description and not many else []
+                    rows = _plain(await cursor.fetchall()) if cursor.description and not many else []
             except Exception as failure:
                 error = failure
 
     def _run_dbapi(self, connection: Any, query: Query) -> Sequence[Row]:
         sql, params, many = self._prepared(query, self._plain)
         cursor = connection.cursor()
+        _make_plain(cursor)
         try:
             if many:
                 cursor.executemany(sql, params)
                 return []
             cursor.execute(sql, params)
-            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+            return _plain(cursor.fetchall()) if cursor.description else []
         finally:
             cursor.close()
 
@@ -170,6 +180,17 @@ def _drive(steps: Steps, run: Callable[[Query], Sequence[Row]]) -> Answers:
             rows = run(query)
         except Exception as failure:
             error = failure
+
+
+def _make_plain(cursor: Any) -> None:
+    """Have psycopg make tuples of rows: the caller's own choice may be anything, even one value of each row."""
+    if _library_of(cursor) == "psycopg":
+        cursor.row_factory = lambda _: tuple
+
+
+def _plain(rows: Sequence[Any]) -> Sequence[Row]:
+    """The rows as tuples, whatever the caller has its connection make of them."""
+    return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
 
 
 def _library_of(connection: Any) -> str:

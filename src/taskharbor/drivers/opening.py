@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidURL, MissingExtra
@@ -16,6 +16,8 @@ from taskharbor.core.limits import Limits
 
 DEFAULT_PREFIX: Final = "th_"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,23}")
+# Up to the last @, because a password that nobody escaped may hold anything, even what ends a login.
+_LOGIN: Final = re.compile(r"(?<=://)([^:/?#@]*):.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,15 @@ def open_driver(url: str, *, limits: Limits | None = None) -> Driver:
 
 def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
     if not isinstance(url, str) or "://" not in url:
-        raise InvalidURL(f"not a store URL: {url!r}. Try sqlite:///jobs.db, or postgresql://user@host/database")
-    parts = urlsplit(url)
+        # Only how it begins: there may be a password further on.
+        shown = url.partition(":")[0] if isinstance(url, str) else type(url).__name__
+        raise InvalidURL(f"not a store URL: {shown!r}. Try sqlite:///jobs.db, or postgresql://user@host/database")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    if parts is None or (_LOGIN.search(url) and "@" not in parts.netloc):
+        raise InvalidURL(f"cannot read {redacted(url)!r}: write / ? # [ ] @ and % in a password as %2F and so on")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = check_prefix(options.pop("prefix", DEFAULT_PREFIX))
     cap = options.pop("max_payload", None)
@@ -59,9 +68,8 @@ def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
         if not cap.isdecimal() or not 1 <= int(cap) <= 2**30:
             raise InvalidURL(f"max_payload must be a number of bytes from 1 to {2**30:,}, got {cap!r}")
         limits = Limits(max_payload_bytes=int(cap))
-    rest = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
-    if parts.netloc == "" and not rest.startswith(f"{parts.scheme}://"):
-        rest = f"{parts.scheme}://{rest.removeprefix(parts.scheme + ':')}"
+    # Put together by hand: urlunsplit would take the two slashes of an absolute path for those before a host.
+    rest = f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{urlencode(options)}" if options else "")
     path = unquote(parts.netloc + parts.path)
     return StoreURL(parts.scheme.lower(), path, rest, prefix, limits or Limits(), options)
 
@@ -76,14 +84,10 @@ def check_prefix(prefix: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The URL with its password starred out, for messages and logs."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if "@" in netloc:
-        login, _, host = netloc.rpartition("@")
-        netloc = f"{login.partition(':')[0]}:***@{host}" if ":" in login else netloc
-    query = urlencode([(k, "***" if "pass" in k.lower() else v) for k, v in parse_qsl(parts.query)], safe="*")
-    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+    """The URL with its passwords starred out, for messages and logs."""
+    head, mark, query = _LOGIN.sub(r"\1:***@", url).partition("?")
+    shown = urlencode([(k, "***" if "pass" in k.lower() else v) for k, v in parse_qsl(query)], safe="*/:@")
+    return head + mark + shown
 
 
 def _open_memory(url: StoreURL) -> Driver:

@@ -112,7 +112,9 @@ def claimable(
                 job = state.jobs.get(job_id)
                 if job is None or job.status is not Status.READY or job.due_at != due_at:
                     continue
-                if wanted is None or job.type in wanted:
+                # The sweep before this is bounded, so it may have left some expired jobs for the next one.
+                expired = job.expires_at is not None and job.expires_at <= now
+                if not expired and (wanted is None or job.type in wanted):
                     yield job
                 else:
                     passed_over.append(job)

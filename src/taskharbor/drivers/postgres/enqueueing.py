@@ -44,11 +44,11 @@ class Enqueueing:
 
     def join(self, connection: Any, batch: Batch) -> Answers:
         with translated():
-            return self._joiner.run(connection, enqueue_steps(batch, _params, _params))
+            return self._joiner.run(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
 
     async def ajoin(self, connection: Any, batch: Batch) -> Answers:
         with translated():
-            return await self._joiner.arun(connection, enqueue_steps(batch, _params, _params))
+            return await self._joiner.arun(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
 
     def _enqueue_one(self, batch: Batch) -> Answers:
         job = batch.fresh[0]

@@ -26,7 +26,7 @@ _BY_STATE: Final[dict[str, tuple[type[TaskHarborError], str]]] = {
     "42703": (SchemaMissing, "the tables are older than this version: run 'taskharbor migrate'"),
     "25006": (StoreReadOnly, "PostgreSQL accepts no writes here: connect to the primary"),
     "53100": (StoreFull, "PostgreSQL has no disk space left: free some, nothing of this call was kept"),
-    "42501": (StoreError, "the database user may not do this: grant it the privileges on the tables"),
+    "42501": (StoreReadOnly, "the database user may not do this: grant it the privileges on the tables"),
     "28P01": (StoreUnavailable, "PostgreSQL refused the password: check the user and password in the URL"),
     "28000": (StoreUnavailable, "PostgreSQL refused the login: check the user in the URL and pg_hba.conf"),
     "3D000": (StoreUnavailable, "there is no such database: create it, or correct the URL"),
@@ -55,6 +55,9 @@ def translate(error: psycopg.Error) -> TaskHarborError:
         kind, cure = _BY_STATE[error.sqlstate]
         return kind(f"{cure} ({text})")
     if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+        if text.endswith("does not exist") and "database" in text:
+            # While connecting, psycopg has the text of the server but not its code.
+            return StoreUnavailable(f"there is no such database: create it, or correct the URL ({text})")
         if "password" in text or "authentication" in text:
             return StoreUnavailable(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
         return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")

@@ -48,7 +48,8 @@ def check_version(connection: Connection[Any], prefix: str) -> None:
     check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
         raise SchemaMissing(
-            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: run 'taskharbor migrate'"
+            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: "
+            "run 'taskharbor migrate'"
         )
 
 

@@ -81,8 +81,12 @@ class Session:
         return self.transact(wrapped)
 
     def _pipelined(self, connection: Connection[Row], calls: Sequence[Call]) -> list[list[Row]]:
+        # Without a COMMIT of its own the transaction ends when the pipeline does, and psycopg (3.3) cannot report an
+        # error there: it raises an IndexError or "cannot exit pipeline mode" in place of what PostgreSQL said.
         with connection.pipeline():
+            connection.execute(b"BEGIN")
             cursors = [connection.execute(self._sql[name], params, binary=True) for name, params in calls]
+            connection.execute(b"COMMIT")
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     # --- Connections -------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 -- Lease the first jobs of one queue. Goes down the priorities one by one, so that jobs scheduled for later, of
 -- whatever priority, are never walked over. The inner queries come out in order; LIMIT stops them early.
+-- The ordered look-ups in it keep to their indexes; EXISTS would let the planner hope for luck and read the table.
 -- With :sweep_first the claim yields nothing while a lease has lapsed or a job is late: the caller then sweeps.
 WITH RECURSIVE level AS (
   (SELECT priority FROM th_jobs
    WHERE status = 'ready' AND queue = :queue
      AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
      AND NOT (CAST(:sweep_first AS boolean) AND (
-       EXISTS (SELECT FROM th_jobs WHERE status = 'inflight' AND queue = :queue AND lease_expires_at <= :now)
-       OR EXISTS (SELECT FROM th_jobs WHERE status = 'ready' AND queue = :queue AND expires_at <= :now)))
+       (SELECT id FROM th_jobs WHERE status = 'inflight' AND queue = :queue AND lease_expires_at <= :now
+        ORDER BY lease_expires_at LIMIT 1) IS NOT NULL
+       OR (SELECT id FROM th_jobs WHERE status = 'ready' AND queue = :queue AND expires_at <= :now
+           ORDER BY expires_at LIMIT 1) IS NOT NULL))
    ORDER BY priority DESC LIMIT 1)
   UNION ALL
   SELECT (SELECT j.priority FROM th_jobs j
@@ -32,7 +35,8 @@ UPDATE th_jobs j
 SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
     lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now
-FROM numbered n WHERE j.id = n.id
+-- The array says the same again, and keeps the planner from reading the whole table when it expects many.
+FROM numbered n WHERE j.id = n.id AND j.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
           j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,

@@ -17,7 +17,8 @@ UPDATE th_jobs j
 SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
     lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now
-FROM numbered n WHERE j.id = n.id
+-- The array says the same again, and keeps the planner from reading the whole table when it expects many.
+FROM numbered n WHERE j.id = n.id AND j.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
           j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,

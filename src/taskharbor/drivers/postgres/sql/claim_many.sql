@@ -1,13 +1,16 @@
 -- Lease the first jobs over several queues. First looks, without a lock, how many of the first :limit belong to each
 -- queue; then claims that many from each as `claim` does. So no more rows are locked than are leased.
-WITH RECURSIVE open_queue AS MATERIALIZED (
+WITH RECURSIVE stale AS MATERIALIZED (
+  SELECT bool_or(
+    (SELECT j.id FROM th_jobs j WHERE j.status = 'inflight' AND j.queue = u.name AND j.lease_expires_at <= :now
+     ORDER BY j.lease_expires_at LIMIT 1) IS NOT NULL
+    OR (SELECT j.id FROM th_jobs j WHERE j.status = 'ready' AND j.queue = u.name AND j.expires_at <= :now
+        ORDER BY j.expires_at LIMIT 1) IS NOT NULL) AS found
+  FROM unnest(CAST(:queues AS text[])) AS u (name) WHERE CAST(:sweep_first AS boolean)
+), open_queue AS MATERIALIZED (
   SELECT u.name FROM unnest(CAST(:queues AS text[])) AS u (name)
   WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name = u.name AND q.paused)
-    AND NOT (CAST(:sweep_first AS boolean) AND (
-      EXISTS (SELECT FROM th_jobs
-              WHERE status = 'inflight' AND queue = ANY (CAST(:queues AS text[])) AND lease_expires_at <= :now)
-      OR EXISTS (SELECT FROM th_jobs
-                 WHERE status = 'ready' AND queue = ANY (CAST(:queues AS text[])) AND expires_at <= :now)))
+    AND NOT COALESCE((SELECT found FROM stale), FALSE)
 ), level AS (
   SELECT o.name, (SELECT j.priority FROM th_jobs j
                   WHERE j.status = 'ready' AND j.queue = o.name ORDER BY j.priority DESC LIMIT 1) AS priority
@@ -50,7 +53,8 @@ UPDATE th_jobs j
 SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
     lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now
-FROM numbered n WHERE j.id = n.id
+-- The array says the same again, and keeps the planner from reading the whole table when it expects many.
+FROM numbered n WHERE j.id = n.id AND j.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
           j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,

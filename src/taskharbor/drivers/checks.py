@@ -1,0 +1,111 @@
+"""Checks of arguments that every driver shares. What passes here can be kept, or looked for, in any store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any, Final
+
+from taskharbor.core import limits as bounds
+from taskharbor.core.clock import checked
+from taskharbor.core.errors import InvalidCursor, InvalidInput
+from taskharbor.core.model import JobFilter, Progress, RetryUpdate, Worker
+
+LOWEST_RATE: Final = 1 / 86_400
+"""Jobs a second: one a day. Slower than that, the last of many jobs would be due after the end of time."""
+
+
+def check_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
+    """The names checked, in order, each once."""
+    names = (given,) if isinstance(given, str) else given
+    return tuple(dict.fromkeys(bounds.check_name(name, what, bounds.MAX_NAME) for name in names))
+
+
+def check_count(value: int, what: str, most: int | None) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        span = "at least 1" if most is None else f"from 1 to {most:,}"
+        raise InvalidInput(f"{what} must be a whole number, {span}, got {value!r}")
+
+
+def check_words(words: Iterable[str], what: str) -> None:
+    """Text to look for. It may be anything a store could hold; checked all at once, because batches are large."""
+    try:
+        together = "".join(words)
+    except TypeError:
+        raise InvalidInput(f"{what} must be text") from None
+    if not bounds.is_storable(together):
+        raise InvalidInput(f"{what} contains NUL or a lone surrogate, which no store can hold: check where it is from")
+
+
+def check_cursor(cursor: str | None) -> None:
+    try:
+        check_words(() if cursor is None else (cursor,), "cursor")
+    except InvalidInput as error:
+        raise InvalidCursor(str(error)) from None
+
+
+def check_filter(filter: JobFilter | None) -> JobFilter:
+    if filter is None:
+        return JobFilter()
+    words = (filter.queue, filter.type, filter.tenant_id, filter.error, filter.code)
+    check_words([word for word in words if word is not None], "a filter")
+    if filter.ids is not None:
+        check_words(filter.ids, "an id of a filter")
+    return filter
+
+
+def check_rate(rate: float | None) -> None:
+    number = isinstance(rate, int | float)
+    if rate is not None and not (number and rate >= LOWEST_RATE):
+        raise InvalidInput(f"rate must be a number of jobs a second, at least one a day, got {rate!r}")
+
+
+def check_update(update: RetryUpdate) -> RetryUpdate:
+    if type(update.attempts) is not int or not 0 <= update.attempts <= bounds.MAX_ATTEMPTS:
+        raise InvalidInput(f"attempts must be a whole number from 0 to {bounds.MAX_ATTEMPTS}, got {update.attempts!r}")
+    return RetryUpdate(
+        None if update.run_at is None else checked(update.run_at, "update.run_at"),
+        update.attempts,
+        check_error(update.last_error, "last_error"),
+        None if update.failed_at is None else checked(update.failed_at, "update.failed_at"),
+    )
+
+
+def check_error(text: str, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text, got {type(text).__name__}")
+    return bounds.clean_error(text)
+
+
+def check_progress(progress: Progress | None) -> Progress | None:
+    if progress is None:
+        return None
+    for number, what in ((progress.done, "done"), (progress.total, "total")):
+        if what == "total" and number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+            raise InvalidInput(f"{what} of a progress must be a finite number, got {number!r}")
+    if not isinstance(progress.note, str):
+        raise InvalidInput(f"note of a progress must be text, got {type(progress.note).__name__}")
+    # A note is written while the handler runs; mending it is kinder than failing the job for it.
+    return replace(progress, note=bounds.clean_error(progress.note))
+
+
+def check_epoch(epoch: Any) -> None:
+    if type(epoch) is not int or not -(2**63) <= epoch < 2**63:
+        raise InvalidInput(f"epoch must be a whole number that elect gave out, got {epoch!r}")
+
+
+def check_worker(worker: Worker) -> Worker:
+    bounds.check_name(worker.id, "worker id", bounds.MAX_NAME)
+    bounds.check_text(worker.hostname, "hostname", bounds.MAX_NAME)
+    bounds.check_text(worker.version, "version", bounds.MAX_NAME)
+    for number, what in ((worker.pid, "pid"), (worker.slots, "slots")):
+        if type(number) is not int or not 0 <= number < 2**31:
+            raise InvalidInput(f"{what} of a worker must be a whole number of 32 bits, got {number!r}")
+    for key, value in worker.meta.items():
+        bounds.check_text(key, "a meta key", bounds.MAX_NAME)
+        bounds.check_text(value, f"meta[{key!r}]", bounds.MAX_META_BYTES)
+    started_at = None if worker.started_at is None else checked(worker.started_at, "started_at")
+    return replace(worker, queues=check_names(worker.queues, "queue"), started_at=started_at)

@@ -1,0 +1,216 @@
+"""`mysql://` and `mariadb://`: the driver, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pymysql
+
+from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.intake import Batch
+from taskharbor.core.limits import SWEEP_BATCH, Limits
+from taskharbor.core.model import (
+    Attempt,
+    Counts,
+    Extension,
+    HistoryPage,
+    Job,
+    JobFilter,
+    Leadership,
+    Page,
+    QueueSettings,
+    Recovery,
+    Settlement,
+    Status,
+    Worker,
+)
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.joining import Joiner
+from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, schema, settling
+from taskharbor.drivers.mysql.address import Address
+from taskharbor.drivers.mysql.claiming import Claim, Look
+from taskharbor.drivers.mysql.errors import translate
+from taskharbor.drivers.mysql.moves import LeaseDoubt
+from taskharbor.drivers.mysql.store import Session, Store
+from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix
+from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.sqlfiles import Statements
+
+
+class MysqlDriver(BaseDriver):
+    """Jobs in MySQL 8.0.17+ or MariaDB 10.6+.
+
+    Every call borrows a connection from a small pool. A transaction that ran into a deadlock is run again, and a
+    connection that the server dropped is replaced, without the caller noticing.
+    """
+
+    def __init__(self, url: str, *, prefix: str = DEFAULT_PREFIX, limits: Limits | None = None) -> None:
+        super().__init__(limits=limits)
+        self._store = Store(Address(url), check_prefix(prefix))
+        self._joiner = Joiner(
+            ["pymysql"],
+            ["mysql", "mariadb"],
+            Statements(schema.PACKAGE, prefix, "pyformat"),
+            Statements(schema.PACKAGE, prefix, "named"),
+        )
+
+    def migrate(self) -> None:
+        self._check_open()
+        self._store.migrate()
+
+    def _measure_clock(self) -> datetime:
+        moment: datetime = self._store.raw_clock()
+        return moment
+
+    def _close(self) -> None:
+        self._store.close()
+
+    # --- Queueing ----------------------------------------------------------------------------------------
+
+    def _enqueue(self, batch: Batch) -> Answers:
+        return self._store.write(lambda session: enqueueing.enqueue(session, batch))
+
+    def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        try:
+            return self._joiner.run(connection, enqueueing.enqueue_steps(batch))
+        except Exception as error:
+            raise _in_our_words(error) from error
+
+    async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
+        try:
+            return await self._joiner.arun(connection, enqueueing.enqueue_steps(batch))
+        except Exception as error:
+            raise _in_our_words(error) from error
+
+    def _reserve(
+        self,
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> Leased:
+        asked = Claim(queues, now, lease_for, limit, types, owner)
+        seen = self._look(asked)
+        if seen.lapsed or seen.expired:
+            self._store.write(lambda session: claiming.sweep(session, seen, now, self.limits))
+            seen = self._look(asked)
+        if not seen.first_ranks:
+            return []
+        return self._store.write(lambda session: claiming.claim(session, asked, seen.first_ranks))
+
+    def _look(self, asked: Claim) -> Look:
+        """One read without a transaction; when there is nothing to do, this is all that a reserve costs."""
+        return self._store.read(lambda session: claiming.look(session, asked.queues, asked.now))
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        if settling.are_plain_acks(settlements):
+            with suppress(LeaseDoubt):
+                return self._store.write(lambda session: settling.ack_all(session, settlements, now))
+        return self._store.write(lambda session: settling.settle(session, settlements, now))
+
+    def _settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        queues: tuple[str, ...],
+        now: datetime,
+        lease_for: timedelta,
+        limit: int,
+        types: tuple[str, ...] | None,
+        owner: str,
+    ) -> tuple[Settled, Leased]:
+        """Successes and the next claim share a transaction. Anything else goes one after the other: other ways to
+        settle can make a job ready, and a sweep can take a lease that the settlement must find expired."""
+        asked = Claim(queues, now, lease_for, limit, types, owner)
+        seen = self._look(asked) if settling.are_plain_acks(settlements) else None
+        if seen is not None and not seen.lapsed and not seen.expired:
+
+            def work(session: Session) -> tuple[Settled, Leased]:
+                # The claim first: from the first success on, nobody else can add history until the commit.
+                leased = claiming.claim(session, asked, seen.first_ranks)
+                return settling.ack_all(session, settlements, now), leased
+
+            with suppress(LeaseDoubt):
+                return self._store.write(work)
+        return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner)
+
+    def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
+        return self._store.write(lambda session: settling.extend(session, extensions, now))
+
+    # --- Inspection --------------------------------------------------------------------------------------
+
+    def _get(self, id: str) -> Job:
+        return self._store.read(lambda session: inspection.get(session, id))
+
+    def _list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
+        return self._store.read(lambda session: inspection.list_jobs(session, filter, cursor, limit))
+
+    def _counts(self, now: datetime) -> Counts:
+        return self._store.snapshot(lambda session: inspection.counts(session, now))
+
+    def _attempts(self, id: str) -> Sequence[Attempt]:
+        return self._store.read(lambda session: inspection.attempts(session, id))
+
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
+        return inspection.history(self._store, cursor, limit)
+
+    def _cancel(self, id: str, now: datetime) -> Status:
+        return self._store.write(lambda session: inspection.cancel(session, id, now))
+
+    def _redrive(
+        self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        return self._store.write(lambda session: inspection.redrive(session, filter, after, limit, plan))
+
+    def _purge(self, filter: JobFilter, limit: int) -> int:
+        return self._store.write(lambda session: inspection.purge(session, filter, limit))
+
+    def _set_paused(self, queue: str, paused: bool) -> None:
+        self._store.write(lambda session: inspection.set_paused(session, queue, paused))
+
+    def _queues(self) -> Sequence[QueueSettings]:
+        return self._store.read(inspection.queues)
+
+    # --- Fleet -------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, worker: Worker, now: datetime) -> None:
+        self._store.write(lambda session: fleet.heartbeat(session, worker, now))
+
+    def _workers(self) -> Sequence[Worker]:
+        return self._store.read(fleet.workers)
+
+    def _deregister(self, worker_id: str) -> None:
+        self._store.write(lambda session: fleet.deregister(session, worker_id))
+
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        return self._store.write(lambda session: fleet.elect(session, name, holder, now, term, epoch))
+
+    def _resign(self, name: str, holder: str, epoch: int) -> None:
+        self._store.write(lambda session: fleet.resign(session, name, holder, epoch))
+
+    def _leaders(self) -> Sequence[Leadership]:
+        return self._store.read(fleet.leaders)
+
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        return fleet.recover(self._store, now, dead_after, self.limits)
+
+    def _prune(self, before: datetime, limit: int) -> int:
+        """In short transactions, so that workers can settle in between."""
+        removed = 0
+        while removed < limit:
+            room = min(SWEEP_BATCH, limit - removed)
+            gone = self._store.write(lambda session, room=room: fleet.prune(session, before, room))  # type: ignore[misc]
+            removed += gone
+            if gone < room:
+                break
+        return removed
+
+
+def _in_our_words(error: Exception) -> Exception:
+    """What went wrong on the caller's connection: SQLAlchemy wraps PyMySQL's error, and ours goes as it is."""
+    cause = getattr(error, "orig", error)
+    return translate(cause) if isinstance(cause, pymysql.err.MySQLError) else error

@@ -1,0 +1,96 @@
+"""What PyMySQL raises, in the words of our own tree."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pymysql
+
+from taskharbor.core.errors import (
+    InvalidInput,
+    PayloadTooLarge,
+    SchemaMissing,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TaskHarborError,
+)
+from taskharbor.core.intake import id_taken
+
+DEADLOCKS: Final = frozenset({1213, 1205, 1020, 3572})
+"""Deadlock, lock wait timeout, row changed under a snapshot, NOWAIT: the transaction may simply run again."""
+
+LOST: Final = frozenset({2006, 2013, 2014, 2055, 1053, 1927, 4031, 0})
+"""The connection is gone. PyMySQL reports a use of a closed connection as 0."""
+
+_DUPLICATE: Final = 1062
+_DUPLICATE_TEXT: Final = re.compile(r"Duplicate entry '(.*)' for key", re.DOTALL)
+_BY_NUMBER: Final[dict[int, tuple[type[TaskHarborError], str]]] = {
+    1045: (StoreUnavailable, "the server refused the login: check the user and password in the URL"),
+    1698: (StoreUnavailable, "the server refused the login: check the user in the URL"),
+    1044: (StoreUnavailable, "this user may not use the database: check the URL, or grant the user access"),
+    1049: (StoreUnavailable, "there is no such database: create it, or correct the URL"),
+    1040: (StoreUnavailable, "the server has no connection left: raise max_connections or lower pool_size"),
+    1203: (StoreUnavailable, "this user has no connection left: raise max_user_connections or lower pool_size"),
+    2003: (StoreUnavailable, "the server cannot be reached: is it running at the URL's host and port?"),
+    2002: (StoreUnavailable, "the server cannot be reached: is it running, and is the socket path right?"),
+    1146: (SchemaMissing, "the tables are not there: run 'taskharbor migrate'"),
+    1054: (SchemaMissing, "the tables are older than this version: run 'taskharbor migrate'"),
+    1142: (StoreReadOnly, "this user may not do that: grant it SELECT, INSERT, UPDATE and DELETE on the tables"),
+    1290: (StoreReadOnly, "the server accepts no writes: connect to the primary"),
+    1792: (StoreReadOnly, "the transaction accepts no writes: connect to the primary"),
+    1836: (StoreReadOnly, "the server is read only: connect to the primary"),
+    1021: (StoreFull, "the server's disk is full: free some room, nothing of this call was kept"),
+    1114: (StoreFull, "the server has no room for the table: free some, nothing of this call was kept"),
+    1305: (InvalidInput, "this connection is not in a transaction: begin one, or leave connection out"),
+    1153: (PayloadTooLarge, "the server does not take that much at once: raise max_allowed_packet"),
+    1034: (StoreCorrupt, "a table is damaged: restore it from a backup"),
+    1194: (StoreCorrupt, "a table is marked as crashed: repair or restore it"),
+    1712: (StoreCorrupt, "an index is damaged: rebuild the table or restore it"),
+    1877: (StoreCorrupt, "a table cannot be read: restore it from a backup"),
+}
+_NO_SPACE: Final = re.compile(r"\b(errno|error|Errcode)\D{0,4}28\b|No space left", re.IGNORECASE)
+
+
+def number_of(error: Exception) -> int | None:
+    """The server's error number, if it gave one."""
+    return error.args[0] if isinstance(error, pymysql.err.MySQLError) and _numbered(error) else None
+
+
+def is_deadlock(error: Exception) -> bool:
+    return number_of(error) in DEADLOCKS
+
+
+def is_lost(error: Exception) -> bool:
+    return number_of(error) in LOST or (isinstance(error, pymysql.err.InterfaceError) and not _numbered(error))
+
+
+def translate(error: Exception) -> TaskHarborError:
+    """The error of our tree that says the same. The password is never part of a server's message."""
+    number = number_of(error)
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if number == _DUPLICATE:
+        found = _DUPLICATE_TEXT.search(text)
+        return id_taken(found[1]) if found else InvalidInput(f"a job with that id exists ({text})")
+    if number in _BY_NUMBER:
+        kind, cure = _BY_NUMBER[number]
+        return kind(f"{cure} ({text})")
+    if _NO_SPACE.search(text):
+        return StoreFull(f"the server's disk is full: free some room, nothing of this call was kept ({text})")
+    if is_deadlock(error):
+        return StoreUnavailable(f"the server was too busy with locks, even after several tries: try later ({text})")
+    if is_lost(error):
+        return StoreUnavailable(f"the connection to the server was lost: is it running? ({text or 'no message'})")
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"cannot connect: {error}. Check the files that the URL names")
+    if isinstance(error, RuntimeError):
+        # PyMySQL says so when a login method needs a library that is not installed.
+        return StoreUnavailable(f"cannot log in: {text}. Try pip install 'PyMySQL[rsa]', or connect with ssl_ca")
+    return StoreError(f"the server refused: {text} ({number})")
+
+
+def _numbered(error: Exception) -> bool:
+    return bool(error.args) and isinstance(error.args[0], int)

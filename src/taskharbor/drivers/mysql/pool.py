@@ -1,0 +1,114 @@
+"""A small, bounded pool of connections. Safe for threads, for forks, and for servers that restart."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from taskharbor.core.errors import DriverClosed, StoreUnavailable
+
+Connection = Any
+"""A PyMySQL connection; the library has no types of its own."""
+
+PING_AFTER_S: Final = 1.0
+"""A connection that rested longer is asked whether the server is still there."""
+WAIT_S: Final = 30.0
+"""How long a call waits for a connection when all are in use."""
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+class Pool:
+    """At most `size` connections, made when needed and used again, the last one first."""
+
+    def __init__(self, connect: Callable[[], Connection], size: int) -> None:
+        self._connect = connect
+        self._size = size
+        self._closed = False
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        """Begin without connections. A forked child must not share those of its parent: it would garble both."""
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(self._size)
+        self._idle: list[tuple[Connection, float]] = []
+        self._process = os.getpid()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection for one piece of work. It is kept afterwards unless the work ended in an error."""
+        if not self._free.acquire(timeout=WAIT_S):
+            raise StoreUnavailable(f"all {self._size} connections are in use: raise pool_size in the URL")
+        free, process = self._free, self._process
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            except BaseException:
+                # What state it is in is anybody's guess, and the server rolls back when it goes.
+                discard(connection)
+                raise
+            if process == self._process:
+                self._keep(connection)
+        finally:
+            if process == self._process:
+                free.release()
+
+    def drop_idle(self) -> None:
+        """Forget the resting connections: one was found dead, so the others most likely are too."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            discard(connection)
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop_idle()
+
+    def _take(self) -> Connection:
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise DriverClosed("this driver was closed: open another one with open_driver(url)")
+                connection, since = self._idle.pop() if self._idle else (None, 0.0)
+            if connection is None:
+                return self._connect()
+            if time.monotonic() - since < PING_AFTER_S or _answers(connection):
+                return connection
+            discard(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append((connection, time.monotonic()))
+                return
+        discard(connection)
+
+
+def discard(connection: Connection) -> None:
+    """Close a connection that may well be dead already."""
+    with suppress(Exception):
+        connection.close()
+
+
+def _answers(connection: Connection) -> bool:
+    try:
+        connection.ping(reconnect=False)
+    except Exception:
+        # Whatever is wrong with it, another one is made.
+        return False
+    return True
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool._reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)

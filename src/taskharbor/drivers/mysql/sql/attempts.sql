@@ -1,0 +1,7 @@
+SELECT seq, job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery, error, code,
+       lease_token, lease_owner, due_at, claimed_at, started_at, payload, meta, run_at, expires_at, timeout_nanos,
+       max_attempts, attempts, forgiven, last_error, failed_at, cancel_requested_at, idempotency_key, dedupe_scope,
+       result, progress, created_at
+FROM th_history
+WHERE job_id = :id AND attempt_no IS NOT NULL
+ORDER BY seq

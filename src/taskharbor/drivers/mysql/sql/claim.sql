@@ -1,0 +1,12 @@
+-- Each token is made from 128 fresh random bits and the id, so one value is enough for the whole batch.
+UPDATE th_jobs FORCE INDEX (PRIMARY)
+SET status = 'inflight',
+    lease_token = LEFT(SHA2(CONCAT(:secret, id), 256), 32),
+    lease_owner = :owner,
+    lease_expires_at = :lease_expires_at,
+    deliveries = deliveries + 1,
+    claimed_at = :now,
+    started_at = NULL,
+    progress = NULL,
+    updated_at = :now
+WHERE id IN :ids

@@ -1,0 +1,1 @@
+SELECT name, paused FROM th_queues ORDER BY name

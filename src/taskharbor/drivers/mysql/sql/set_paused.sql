@@ -1,0 +1,1 @@
+INSERT INTO th_queues (name, paused) VALUES (:queue, :paused) ON DUPLICATE KEY UPDATE paused = VALUES(paused)

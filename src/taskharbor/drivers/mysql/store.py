@@ -1,0 +1,264 @@
+"""Running statements: sessions set up our way, transactions that are tried again, errors in our own words."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import pymysql
+
+from taskharbor.core.errors import PayloadTooLarge, StoreError, StoreUnavailable, TaskHarborError
+from taskharbor.core.intake import Admitted
+from taskharbor.drivers.mysql import schema
+from taskharbor.drivers.mysql.address import Address
+from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, translate
+from taskharbor.drivers.mysql.pool import Connection, Pool, discard
+from taskharbor.drivers.mysql.rows import job_params
+from taskharbor.drivers.mysql.values import BulkInsert, chunks, conversion_table, items_text, literal
+from taskharbor.drivers.sqlfiles import Statements
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+TRIES: Final = 10
+MOST_WRITTEN: Final = 1_000
+LOCK_WAIT_S: Final = 10
+SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_VERSION: Final = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
+
+
+class Session:
+    """One connection at work: runs the statements of our files by name."""
+
+    def __init__(self, connection: Connection, statements: Statements, bulk: Mapping[str, BulkInsert]) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._statements = statements
+        self._bulk = bulk
+
+    def rows(self, statement: str, **params: Any) -> Sequence[Row]:
+        self._execute(self._cursor.mogrify(self._statements[statement], params))
+        rows: Sequence[Row] = self._cursor.fetchall()
+        return rows
+
+    def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
+        """One answer put together from the same SELECT with several sets of values, in one round trip."""
+        parts = [self._cursor.mogrify(self._statements[statement], params) for params in each]
+        self._execute(parts[0] if len(parts) == 1 else " UNION ALL ".join(f"({part})" for part in parts))
+        rows: Sequence[Row] = self._cursor.fetchall()
+        return rows
+
+    def run(self, statement: str, **params: Any) -> int:
+        """Run a statement and return how many rows it changed."""
+        return self._execute(self._cursor.mogrify(self._statements[statement], params))
+
+    def rows_by_id(self, statement: str, ids: Sequence[str], **params: Any) -> list[Row]:
+        """Rows for any number of ids."""
+        found: list[Row] = []
+        for part in chunks(ids):
+            found.extend(self.rows(statement, ids=part, **params))
+        return found
+
+    def run_by_id(self, statement: str, ids: Sequence[str], **params: Any) -> int:
+        return sum(self.run(statement, ids=part, **params) for part in chunks(ids))
+
+    def run_items(self, statement: str, items: Sequence[Mapping[str, Any]], **params: Any) -> int:
+        """A set-based statement over items given as JSON."""
+        return sum(self.run(statement, items=text, **params) for text in items_text(items))
+
+    def insert(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Any number of rows with one of our single-row INSERTs."""
+        names, escape = self._bulk[statement].names, self._connection.escape
+        self.insert_texts(statement, (",".join([literal(row[name], escape) for name in names]) for row in rows))
+
+    def insert_jobs(self, jobs: Iterable[Admitted]) -> None:
+        """The same for jobs, which come in such numbers that what they have in common is written out once."""
+        names, escape = self._bulk["insert_job"].names[2:], self._connection.escape
+        written: dict[tuple[Any, ...], str] = {}
+
+        def texts() -> Iterator[str]:
+            for job in jobs:
+                common = job[1:4] + job[5:15]
+                text = written.get(common)
+                if text is None:
+                    params = job_params(job)
+                    text = ",".join([literal(params[name], escape) for name in names])
+                    if len(written) < MOST_WRITTEN:
+                        written[common] = text
+                yield f"{escape(job.id)},x'{job.payload.hex()}',{text}"
+
+        self.insert_texts("insert_job", texts())
+
+    def insert_texts(self, statement: str, rows: Iterable[str]) -> None:
+        for sql in self._bulk[statement].statements(rows):
+            self._execute(sql)
+
+    @property
+    def last_id(self) -> int:
+        """What the last statement passed to LAST_INSERT_ID()."""
+        return int(self._cursor.lastrowid)
+
+    def _execute(self, sql: str) -> int:
+        most = self._connection.taskharbor_max_packet
+        # The server would answer by hanging up.
+        if 4 * len(sql) > most and len(sql.encode("utf-8", "surrogateescape")) >= most:
+            raise PayloadTooLarge(
+                f"the server takes at most {most:,} bytes in one statement: raise its max_allowed_packet, "
+                "or store the data elsewhere and enqueue a reference to it"
+            )
+        changed: int = self._cursor.execute(sql)
+        return changed
+
+
+class Store:
+    """The server behind a pool. `read` runs single statements, `write` a transaction."""
+
+    def __init__(self, address: Address, prefix: str) -> None:
+        self._address = address
+        self._prefix = prefix
+        self._statements = Statements(schema.PACKAGE, prefix, "pyformat")
+        self._bulk = {name: BulkInsert(self._statements[name]) for name in ("insert_job", "take_key")}
+        self._pool = Pool(self._connect, address.pool_size)
+        self._checked = False
+
+    def read(self, work: Callable[[Session], T]) -> T:
+        """Run `work` without a transaction: every statement sees what is committed by then."""
+        return self._attempt(lambda connection: work(self._session(connection)))
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Run `work` in a transaction. It may run several times, but takes effect once or not at all."""
+
+        def transaction(connection: Connection) -> T:
+            session = self._session(connection)
+            connection.begin()
+            result = work(session)
+            try:
+                connection.commit()
+            except Exception as error:
+                if is_lost(error):
+                    raise StoreUnavailable(
+                        "the connection was lost during the commit: the change may or may not have been kept"
+                    ) from error
+                raise
+            return result
+
+        return self._attempt(transaction)
+
+    def snapshot(self, work: Callable[[Session], T]) -> T:
+        """Run `work` so that all its statements see the store at the same moment."""
+
+        def transaction(connection: Connection) -> T:
+            session = self._session(connection)
+            connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            result = work(session)
+            connection.commit()
+            return result
+
+        return self._attempt(transaction)
+
+    def migrate(self) -> None:
+        self._checked = False
+        self._attempt(lambda connection: schema.migrate(connection, self._prefix))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells this store from every other."""
+        return str(self.read(lambda session: session.rows("identity"))[0][0])
+
+    def raw_clock(self) -> Any:
+        """The server's time, also before there are tables."""
+        return self._attempt(lambda connection: self._bare_session(connection).rows("clock")[0][0])
+
+    def _bare_session(self, connection: Connection) -> Session:
+        return Session(connection, self._statements, self._bulk)
+
+    def _session(self, connection: Connection) -> Session:
+        if not self._checked:
+            schema.check_version(connection, self._prefix)
+            self._checked = True
+        return self._bare_session(connection)
+
+    def _attempt(self, work: Callable[[Connection], T]) -> T:
+        failure: Exception
+        for number in range(1, TRIES + 1):
+            try:
+                with self._pool.connection() as connection:
+                    try:
+                        return work(connection)
+                    except TaskHarborError as error:
+                        # This is the answer; all that is open is whether the connection is still good.
+                        if not _rolled_back(connection):
+                            raise
+                        failure = error
+                    except pymysql.err.MySQLError as error:
+                        if is_lost(error):
+                            raise
+                        connection.rollback()
+                        failure = error
+            except pymysql.err.MySQLError as error:
+                failure = error
+            if isinstance(failure, TaskHarborError):
+                raise failure
+            if number == TRIES or not self._worth_another_try(failure, number):
+                break
+        raise translate(failure) from failure
+
+    def _worth_another_try(self, failure: Exception, number: int) -> bool:
+        if is_deadlock(failure):
+            time.sleep(random.uniform(0, min(0.2, 0.005 * 2**number)))
+            return True
+        if is_lost(failure) and number <= 2:
+            # Nothing was committed. Most likely the server was restarted and every resting connection is dead.
+            self._pool.drop_idle()
+            return True
+        return False
+
+    def _connect(self) -> Connection:
+        try:
+            connection: Connection = pymysql.connect(
+                **self._address.arguments, charset="utf8mb4", autocommit=True, conv=conversion_table()
+            )
+        except (RuntimeError, OSError) as error:
+            # A login method without its library, or a certificate file that cannot be read.
+            raise translate(error) from error
+        try:
+            collation = _collation(connection.get_server_info())
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                cursor.execute(
+                    "SET SESSION collation_connection = %s, sql_mode = %s, time_zone = '+00:00', "
+                    "innodb_lock_wait_timeout = %s",
+                    (collation, SQL_MODE, LOCK_WAIT_S),
+                )
+                cursor.execute("SELECT @@max_allowed_packet")
+                connection.taskharbor_max_packet = int(cursor.fetchone()[0])
+        except BaseException:
+            discard(connection)
+            raise
+        return connection
+
+
+def _rolled_back(connection: Connection) -> bool:
+    try:
+        connection.rollback()
+    except pymysql.err.MySQLError:
+        return False
+    return True
+
+
+def _collation(server: str) -> str:
+    """The collation of our text columns on this server; refuses servers that lack what we need."""
+    found = _VERSION.match(server)
+    version = tuple(int(part) for part in found.groups()) if found else (0,)
+    mariadb = "mariadb" in server.lower()
+    if version < ((10, 6) if mariadb else (8, 0, 17)):
+        raise StoreError(f"this server is {server}: TaskHarbor needs MySQL 8.0.17 or MariaDB 10.6, or later")
+    return "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"

@@ -1,0 +1,1 @@
+"""`sqlite:///file`: the queue in one file, shared by every process of the machine."""

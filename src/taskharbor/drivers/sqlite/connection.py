@@ -1,0 +1,169 @@
+"""The connections of one driver: one that writes, one that reads, each behind its own lock.
+
+SQLite has one writer at a time for the whole file, so more connections would only wait for each other. Reads have
+their own, because in WAL mode they neither wait for the writer nor hold it up.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from taskharbor.core.errors import DriverClosed, InvalidURL
+from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
+
+Hook = Callable[[sqlite3.Connection], None]
+
+_abandoned: Final[list[sqlite3.Connection]] = []
+"""Connections that a fork brought into this process. Using them, even closing them, would harm the parent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the URL's query may set: `synchronous=full|normal`, `busy_timeout` in seconds, `mode=rw|ro`."""
+
+    synchronous: str = "full"
+    busy_timeout_s: float = 30.0
+    read_only: bool = False
+
+    @classmethod
+    def from_options(cls, options: dict[str, str]) -> Settings:
+        given = dict(options)
+        synchronous = given.pop("synchronous", "full").lower()
+        if synchronous not in ("full", "normal"):
+            raise InvalidURL(f"synchronous must be full (the default) or normal, got {synchronous!r}")
+        mode = given.pop("mode", "rw")
+        if mode not in ("rw", "ro"):
+            raise InvalidURL(f"mode must be rw (the default) or ro, got {mode!r}")
+        busy = given.pop("busy_timeout", "30")
+        if not busy.isdecimal() or not 1 <= int(busy) <= 3600:
+            raise InvalidURL(f"busy_timeout must be a number of seconds from 1 to 3600, got {busy!r}")
+        if given:
+            raise InvalidURL(f"unknown option {min(given)!r}: sqlite:// takes synchronous, busy_timeout, mode, prefix")
+        return cls(synchronous, float(busy), mode == "ro")
+
+
+class Connections:
+    """Opens connections when they are first needed, and again in a process that was forked.
+
+    `check` refuses a file that does not fit, on every connection; `prepare` readies the one that writes.
+    """
+
+    def __init__(self, path: str, settings: Settings, *, check: Hook, prepare: Hook) -> None:
+        self.path = path
+        self._settings = settings
+        self._check = check
+        self._prepare = prepare
+        self._closed = False
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._write_lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that holds the file's write lock from its beginning: kept as a whole or not at all.
+
+        A transaction that began with a read could not always be turned into a write later on.
+        """
+        self._notice_fork()
+        with self._write_lock, translated(self.path):
+            self._refuse_when_closed()
+            if self._writer is None:
+                self._writer = self._open_checked()
+                self._prepare(self._writer)
+            connection = self._writer
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException as error:
+                self._give_up(connection, error)
+                raise
+
+    def _give_up(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the first error says more; closing below undoes the transaction just as well
+        if code_of(error) in BROKEN or connection.in_transaction:
+            connection.close()
+            self._writer = None
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot: what is read inside belongs together."""
+        self._notice_fork()
+        with self._read_lock, translated(self.path):
+            self._refuse_when_closed()
+            if self._reader is None:
+                self._reader = self._open_checked()
+                self._reader.execute("PRAGMA query_only = ON")
+            connection = self._reader
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            except BaseException as error:
+                if code_of(error) in BROKEN:
+                    connection.close()
+                    self._reader = None
+                raise
+            finally:
+                if self._reader is not None and connection.in_transaction:
+                    connection.execute("COMMIT")
+
+    def open(self, mode: str) -> sqlite3.Connection:
+        """A connection with our settings; `mode` is SQLite's: `rw`, `rwc` to create the file, `ro`."""
+        refuse_foreign(self.path)
+        connection = sqlite3.connect(
+            f"{Path(self.path).as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._settings.busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        # A burst may leave a large log behind; this gives the disk space back once it has been worked in.
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        return connection
+
+    def _open_checked(self) -> sqlite3.Connection:
+        connection = self.open("ro" if self._settings.read_only else "rw")
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():
+            _abandoned.extend(kept for kept in (self._writer, self._reader) if kept is not None)
+            self._begin_afresh()
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise DriverClosed("this driver was closed: open another one with open_driver(url)")
+
+    def close(self) -> None:
+        self._notice_fork()
+        with self._write_lock, self._read_lock:
+            self._closed = True
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._writer = None

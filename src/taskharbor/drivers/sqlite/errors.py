@@ -1,0 +1,94 @@
+"""What SQLite raises, in the words of `core.errors`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from taskharbor.core.errors import (
+    SchemaMissing,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TaskHarborError,
+)
+
+BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR})
+"""After one of these the connection is not worth keeping."""
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+def code_of(error: BaseException) -> int:
+    """The primary result code of SQLite; 0 when it gave none. The extended codes add bits above the lowest byte."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise what comes from SQLite as an error of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: BaseException, path: str) -> TaskHarborError:
+    code, text = code_of(error), str(error)
+    if "no such table" in text or "no such column" in text or "has no column named" in text:
+        return missing_tables(path)
+    if code in BUSY:
+        return StoreUnavailable(
+            f"{path} is locked by another program for too long: look for a transaction left open, "
+            "or allow more time with ?busy_timeout=60"
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or (
+        code == sqlite3.SQLITE_CANTOPEN and Path(path).exists() and not _writable(path)
+    ):
+        return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its directory")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"there is no room left to write {path}: nothing of the call was kept, free some space")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _corrupt(path, text)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return cannot_open(path)
+    return StoreError(f"SQLite refused: {text} ({getattr(error, 'sqlite_errorname', None) or 'no code'}) in {path}")
+
+
+def refuse_foreign(path: str) -> None:
+    """SQLite itself takes a short file of any kind for an empty database, and would write over it."""
+    try:
+        with Path(path).open("rb") as file:
+            beginning = file.read(len(_MAGIC))
+    except OSError:
+        return  # SQLite will say what is wrong with it
+    if beginning and beginning != _MAGIC:
+        raise _corrupt(path, "its first bytes are different")
+
+
+def _corrupt(path: str, why: str) -> StoreCorrupt:
+    return StoreCorrupt(f"{path} is not an SQLite database, or is damaged ({why}): restore it, or give another")
+
+
+def cannot_open(path: str) -> TaskHarborError:
+    parent = Path(path).parent
+    if not parent.is_dir():
+        return StoreUnavailable(f"the directory {parent} does not exist: create it, or correct the path")
+    if not Path(path).exists():
+        return missing_tables(path)
+    return StoreUnavailable(f"{path} cannot be opened: it must be a file that this user may read and write")
+
+
+def missing_tables(path: str) -> SchemaMissing:
+    return SchemaMissing(f"{path} has no TaskHarbor tables yet, or older ones: run `taskharbor migrate`")
+
+
+def _writable(path: str) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, Path(path).parent))

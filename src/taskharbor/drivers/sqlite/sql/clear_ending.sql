@@ -1,0 +1,1 @@
+DELETE FROM temp.th_ending;

@@ -1,0 +1,1 @@
+DELETE FROM th_workers WHERE id = :id;

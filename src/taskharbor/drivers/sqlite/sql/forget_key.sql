@@ -1,0 +1,1 @@
+DELETE FROM th_keys WHERE dedupe_scope = :dedupe_scope AND idempotency_key = :idempotency_key AND job_id = :id;

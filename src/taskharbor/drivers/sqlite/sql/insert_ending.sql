@@ -1,0 +1,1 @@
+INSERT INTO temp.th_ending (id, token, started_at, error, result) VALUES (:id, :token, :started_at, :error, :result);

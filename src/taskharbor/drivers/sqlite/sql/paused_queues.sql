@@ -1,0 +1,1 @@
+SELECT name FROM th_queues WHERE paused = 1;

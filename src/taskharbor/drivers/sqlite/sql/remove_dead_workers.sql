@@ -1,0 +1,1 @@
+DELETE FROM th_workers WHERE last_heartbeat <= :silent_since RETURNING id;

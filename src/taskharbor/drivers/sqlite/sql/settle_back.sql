@@ -1,0 +1,7 @@
+-- Release, and with a run_at also snooze: back to ready with nothing held against the job.
+UPDATE th_jobs
+   SET status = 'ready', run_at = coalesce(:run_at, run_at), due_at = coalesce(:run_at, due_at),
+       forgiven = forgiven + 1, lease_token = NULL, lease_owner = NULL, lease_expires_at = NULL,
+       claimed_at = NULL, started_at = NULL, updated_at = :now
+ WHERE id = :id AND lease_token = :token AND status = 'inflight' AND lease_expires_at > :now
+   AND cancel_requested_at IS NULL;
