@@ -1,0 +1,164 @@
+"""Bad input: one clear error of the same class on every store, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import Any, Final
+
+import pytest
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.errors import (
+    AlreadyExpired,
+    InvalidInput,
+    InvalidLeaseDuration,
+    InvalidTime,
+    JobNotInflight,
+    PayloadTooLarge,
+)
+from taskharbor.core.model import Settlement, Status
+from taskharbor.testing.contract.mistakes import (
+    FAR_OFF,
+    LOOKUPS,
+    NAIVE,
+    TEXTS,
+    TIMED,
+    UNSTORABLE,
+    WRONG_CALLS,
+    WRONG_JOBS,
+)
+from taskharbor.testing.helpers import add, everything, leased_job, new_job, take_ids
+from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
+
+MIB: Final = 1_048_576
+
+
+class InputContract:
+    """What is refused, and that nothing has changed then."""
+
+    # --- Times -------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("call", sorted(TIMED))
+    def test_a_naive_datetime_is_refused_everywhere(self, driver: Driver, call: str) -> None:
+        with pytest.raises(InvalidTime):
+            TIMED[call](driver, NAIVE)
+        assert everything(driver) == {}
+
+    @pytest.mark.parametrize("call", sorted(TIMED))
+    def test_a_far_off_datetime_is_refused_everywhere(self, driver: Driver, call: str) -> None:
+        for moment in FAR_OFF:
+            with pytest.raises(InvalidTime):
+                TIMED[call](driver, moment)
+        assert everything(driver) == {}
+
+    def test_a_time_of_any_zone_is_kept_as_that_moment(self, driver: Driver) -> None:
+        kathmandu = timezone(timedelta(hours=5, minutes=45))
+        job_id = add(driver, now=NOON.astimezone(kathmandu), run_at=(NOON + HOUR).astimezone(kathmandu))
+        assert (driver.get(job_id).created_at, driver.get(job_id).run_at) == (NOON, NOON + HOUR)
+        assert take_ids(driver, now=(NOON + HOUR).astimezone(kathmandu)) == [job_id]
+
+    def test_a_job_that_has_already_expired_is_refused(self, driver: Driver) -> None:
+        for moment in (NOON, NOON - SECOND):
+            with pytest.raises(AlreadyExpired):
+                add(driver, expires_at=moment)
+        assert everything(driver) == {}
+
+    @pytest.mark.parametrize("lease_for", [0, -1, -0.5, timedelta(0), -MINUTE, float("nan"), float("inf"), "soon"])
+    def test_a_lease_must_last_longer_than_no_time(self, driver: Driver, lease_for: Any) -> None:
+        add(driver)
+        before = everything(driver)
+        with pytest.raises(InvalidLeaseDuration):
+            driver.reserve("default", now=NOON, lease_for=lease_for)
+        assert everything(driver) == before
+        leased = leased_job(driver, queue="mail")
+        with pytest.raises(InvalidLeaseDuration):
+            driver.extend_lease(leased.job.id, leased.lease.token, now=NOON, lease_for=lease_for)
+        assert driver.get(leased.job.id) == leased.job
+
+    # --- Sizes -------------------------------------------------------------------------------------------
+
+    def test_a_payload_of_one_mebibyte_is_kept_whole_and_one_byte_more_is_refused(self, driver: Driver) -> None:
+        largest = bytes(range(256)) * (MIB // 256)
+        job_id = add(driver, payload=largest)
+        assert driver.get(job_id).payload == largest
+        with pytest.raises(PayloadTooLarge):
+            driver.enqueue([new_job(), new_job(payload=largest + b"x")], NOON)
+        assert set(everything(driver)) == {job_id}
+
+    def test_an_oversize_result_is_refused_and_the_job_stays_with_its_worker(self, driver: Driver) -> None:
+        leased = leased_job(driver)
+        with pytest.raises(PayloadTooLarge):
+            driver.ack(leased.job.id, leased.lease.token, now=NOON, result=b"x" * (MIB + 1))
+        assert driver.get(leased.job.id) == leased.job
+        largest = b"\xff" * MIB
+        driver.ack(leased.job.id, leased.lease.token, now=NOON, result=largest)
+        assert driver.get(leased.job.id).result == largest
+
+    def test_an_empty_payload_and_an_empty_result_are_kept(self, driver: Driver) -> None:
+        leased = leased_job(driver, payload=b"")
+        driver.ack(leased.job.id, leased.lease.token, now=NOON, result=b"")
+        assert (driver.get(leased.job.id).payload, driver.get(leased.job.id).result) == (b"", b"")
+
+    # --- Text --------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("place", sorted(TEXTS))
+    def test_nul_and_lone_surrogates_are_refused_in_names_keys_and_meta(self, driver: Driver, place: str) -> None:
+        for text in UNSTORABLE:
+            with pytest.raises(InvalidInput):
+                TEXTS[place](driver, text)
+        assert (everything(driver), list(driver.queues()), list(driver.workers())) == ({}, [], [])
+
+    @pytest.mark.parametrize("place", sorted(LOOKUPS))
+    def test_text_that_no_store_can_keep_finds_nothing_and_breaks_nothing(self, driver: Driver, place: str) -> None:
+        job = driver.get(add(driver, id="a"))
+        for text in UNSTORABLE:
+            # Refused or not found, both are fine, as long as it is an error of ours and nothing is touched.
+            try:
+                answer = LOOKUPS[place](driver, text)
+            except (InvalidInput, JobNotInflight):
+                continue
+            assert not getattr(answer, "jobs", answer)
+        assert everything(driver) == {"a": job}
+
+    def test_names_may_hold_any_other_text(self, driver: Driver) -> None:
+        odd = "Übung 'x' \"y\" %s :name \\ \N{SNOWMAN} \U0001f6a2"
+        job_id = add(driver, type=odd, queue=odd, tenant_id=odd, id=odd, idempotency_key=odd, meta={odd: odd})
+        job = driver.get(job_id)
+        assert (job.id, job.type, job.queue, job.tenant_id, job.idempotency_key) == (odd,) * 5
+        assert dict(job.meta) == {odd: odd}
+        assert take_ids(driver, odd) == [odd]
+
+    # --- Everything else ---------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("mistake", sorted(WRONG_JOBS))
+    def test_a_job_that_cannot_be_kept_as_described_is_refused_with_its_whole_batch(
+        self, driver: Driver, mistake: str
+    ) -> None:
+        with pytest.raises(InvalidInput):
+            driver.enqueue([new_job(), WRONG_JOBS[mistake], new_job()], NOON)
+        assert everything(driver) == {}
+
+    @pytest.mark.parametrize("mistake", sorted(WRONG_CALLS))
+    def test_a_call_that_makes_no_sense_is_refused_and_changes_nothing(self, driver: Driver, mistake: str) -> None:
+        job_id = add(driver)
+        before = everything(driver)
+        with pytest.raises(InvalidInput):
+            WRONG_CALLS[mistake](driver)
+        assert everything(driver) == before
+        assert driver.get(job_id).status is Status.READY
+
+    def test_an_id_that_is_taken_is_refused_even_if_that_job_has_finished(self, driver: Driver) -> None:
+        leased = leased_job(driver, id="chosen")
+        for _ in range(2):
+            with pytest.raises(InvalidInput):
+                driver.enqueue([new_job(), new_job(id="chosen")], NOON)
+            assert set(everything(driver)) == {"chosen"}
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+
+    def test_one_bad_settlement_is_refused_before_any_of_its_batch_is_settled(self, driver: Driver) -> None:
+        leased = leased_job(driver)
+        good = Settlement.ack(leased.job.id, leased.lease.token)
+        with pytest.raises(PayloadTooLarge):
+            driver.settle([good, replace(good, result=b"x" * (MIB + 1))], now=NOON)
+        assert driver.get(leased.job.id) == leased.job

@@ -1,0 +1,162 @@
+"""Bad input by name, for the suite to try: each entry must be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.limits import MAX_BATCH, MAX_ID, MAX_KEY, MAX_META_BYTES, MAX_NAME, MAX_TENANT
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Settlement, Worker
+from taskharbor.testing.helpers import add, new_job
+from taskharbor.testing.times import NOON
+
+NAIVE: Final = datetime(2026, 6, 1, 12)  # noqa: DTZ001 - naive on purpose
+FAR_OFF: Final = [
+    datetime.min.replace(tzinfo=UTC),
+    datetime.max.replace(tzinfo=UTC),
+    datetime(1969, 12, 31, tzinfo=UTC),
+]
+UNSTORABLE: Final = ["a\x00b", "\x00", "a\ud800", "\udfff"]
+
+TIMED: Final[dict[str, Callable[[Driver, datetime], Any]]] = {
+    "enqueue": lambda driver, moment: driver.enqueue([new_job()], moment),
+    "run_at": lambda driver, moment: driver.enqueue([new_job(run_at=moment)], NOON),
+    "expires_at": lambda driver, moment: driver.enqueue([new_job(expires_at=moment)], NOON),
+    "reserve": lambda driver, moment: driver.reserve("default", now=moment),
+    "settle": lambda driver, moment: driver.settle([Settlement.ack("a", "b")], now=moment),
+    "ack": lambda driver, moment: driver.ack("a", "b", now=moment),
+    "started_at": lambda driver, moment: driver.settle([Settlement.ack("a", "b", started_at=moment)], now=NOON),
+    "update.run_at": lambda driver, moment: driver.retry("a", "b", now=NOON, update=RetryUpdate(moment)),
+    "update.failed_at": lambda driver, moment: driver.retry("a", "b", now=NOON, update=RetryUpdate(failed_at=moment)),
+    "snooze": lambda driver, moment: driver.settle([Settlement.snooze("a", "b", run_at=moment)], now=NOON),
+    "extend": lambda driver, moment: driver.extend_lease("a", "b", now=moment),
+    "extend.started_at": lambda driver, moment: driver.extend([Extension("a", "b", started_at=moment)], now=NOON),
+    "cancel": lambda driver, moment: driver.cancel("a", now=moment),
+    "redrive": lambda driver, moment: driver.redrive(now=moment),
+    "redrive.run_at": lambda driver, moment: driver.redrive(now=NOON, run_at=moment),
+    "heartbeat": lambda driver, moment: driver.heartbeat(Worker("w"), now=moment),
+    "heartbeat.started_at": lambda driver, moment: driver.heartbeat(Worker("w", started_at=moment), now=NOON),
+    "elect": lambda driver, moment: driver.elect("leader", "ann", moment),
+    "recover": lambda driver, moment: driver.recover(moment),
+    "prune": lambda driver, moment: driver.prune(moment),
+}
+"""Everything that takes a time, called with this one."""
+
+WRONG_JOBS: Final[dict[str, NewJob]] = {
+    "empty type": NewJob(type=""),
+    "empty queue": new_job(queue=""),
+    "empty tenant": new_job(tenant_id=""),
+    "empty id": new_job(id=""),
+    "empty key": new_job(idempotency_key=""),
+    "long type": new_job(type="t" * (MAX_NAME + 1)),
+    "long queue": new_job(queue="q" * (MAX_NAME + 1)),
+    "long tenant": new_job(tenant_id="t" * (MAX_TENANT + 1)),
+    "long id": new_job(id="i" * (MAX_ID + 1)),
+    "long key": new_job(idempotency_key="k" * (MAX_KEY + 1)),
+    "large meta": new_job(meta={"a": "b" * MAX_META_BYTES}),
+    "priority as bool": new_job(priority=True),
+    "priority as float": new_job(priority=1.5),
+    "huge priority": new_job(priority=2**31),
+    "tiny priority": new_job(priority=-(2**31)),
+    "payload as text": new_job(payload="{}"),
+    "payload as None": new_job(payload=None),
+    "type as number": new_job(type=7),
+    "queue as None": new_job(queue=None),
+    "meta with a number": new_job(meta={"a": 1}),
+    "meta with a number as key": new_job(meta={1: "a"}),
+    "negative max_attempts": new_job(max_attempts=-1),
+    "max_attempts as bool": new_job(max_attempts=True),
+    "huge max_attempts": new_job(max_attempts=2**31),
+    "negative timeout": new_job(timeout=-1),
+    "timeout not a number": new_job(timeout=float("nan")),
+    "endless timeout": new_job(timeout=float("inf")),
+    "timeout as text": new_job(timeout="soon"),
+    "unknown field in unique": new_job(idempotency_key="k", unique=("payload",)),
+    "unknown on_duplicate": new_job(on_duplicate="replace"),
+    "negative key_ttl": new_job(idempotency_key="k", key_ttl=-1),
+    "run_at as text": new_job(run_at="tomorrow"),
+}
+"""Jobs that no store takes."""
+
+WRONG_CALLS: Final[dict[str, Callable[[Driver], Any]]] = {
+    "reserve nothing": lambda driver: driver.reserve("default", now=NOON, limit=0),
+    "reserve a negative number": lambda driver: driver.reserve("default", now=NOON, limit=-1),
+    "reserve too many": lambda driver: driver.reserve("default", now=NOON, limit=MAX_BATCH + 1),
+    "reserve a bool": lambda driver: driver.reserve("default", now=NOON, limit=True),
+    "reserve a fraction": lambda driver: driver.reserve("default", now=NOON, limit=1.5),  # type: ignore[arg-type]
+    "reserve from an empty name": lambda driver: driver.reserve("", now=NOON),
+    "reserve an empty type": lambda driver: driver.reserve("default", now=NOON, types=[""]),
+    "reserve for a long owner": lambda driver: driver.reserve("default", now=NOON, owner="o" * (MAX_NAME + 1)),
+    "list a negative number": lambda driver: driver.list(limit=-1),
+    "list nothing": lambda driver: driver.list(limit=0),
+    "history of a negative number": lambda driver: driver.history(limit=-1),
+    "redrive a negative number": lambda driver: driver.redrive(now=NOON, limit=-1),
+    "redrive at no rate": lambda driver: driver.redrive(now=NOON, rate=0),
+    "redrive at a negative rate": lambda driver: driver.redrive(now=NOON, rate=-1),
+    "redrive at a rate that is no number": lambda driver: driver.redrive(now=NOON, rate=float("nan")),
+    "purge a negative number": lambda driver: driver.purge(limit=-1),
+    "prune a negative number": lambda driver: driver.prune(NOON, limit=-1),
+    "pause an empty name": lambda driver: driver.pause(""),
+    "resume an empty name": lambda driver: driver.resume(""),
+    "heartbeat of nobody": lambda driver: driver.heartbeat(Worker(""), now=NOON),
+    "elect nobody": lambda driver: driver.elect("leader", "", NOON),
+    "elect to nothing": lambda driver: driver.elect("", "ann", NOON),
+    "elect for no time": lambda driver: driver.elect("leader", "ann", NOON, 0),
+    "elect for less than no time": lambda driver: driver.elect("leader", "ann", NOON, -1),
+    "recover with a negative silence": lambda driver: driver.recover(NOON, dead_after=-1),
+    "fail with an empty code": lambda driver: driver.fail("a", "b", now=NOON, reason="boom", code=""),
+    "retry with negative attempts": lambda driver: driver.retry("a", "b", now=NOON, update=RetryUpdate(attempts=-1)),
+    "retry with too many attempts": lambda driver: driver.retry("a", "b", now=NOON, update=RetryUpdate(attempts=2**31)),
+    "retry with a fraction of attempts": lambda driver: driver.retry(
+        "a",
+        "b",
+        now=NOON,
+        update=RetryUpdate(attempts=1.5),  # type: ignore[arg-type]
+    ),
+    "fail with a reason that is no text": lambda driver: driver.fail("a", "b", now=NOON, reason=None),  # type: ignore[arg-type]
+    "get with an id that is no text": lambda driver: driver.get(7),  # type: ignore[arg-type]
+    "heartbeat with a huge pid": lambda driver: driver.heartbeat(Worker("w", pid=2**40), now=NOON),
+    "heartbeat for an empty queue": lambda driver: driver.heartbeat(Worker("w", queues=("",)), now=NOON),
+    "renew with a huge epoch": lambda driver: driver.elect("leader", "ann", NOON, epoch=2**70),
+    "redrive too slowly to end": lambda driver: driver.redrive(now=NOON, rate=1e-300),
+    "ack with a result that is no bytes": lambda driver: driver.ack("a", "b", now=NOON, result="{}"),  # type: ignore[arg-type]
+}
+"""Calls that make no sense."""
+
+TEXTS: Final[dict[str, Callable[[Driver, str], Any]]] = {
+    "type": lambda driver, text: add(driver, type=text),
+    "queue": lambda driver, text: add(driver, queue=text),
+    "tenant": lambda driver, text: add(driver, tenant_id=text),
+    "id": lambda driver, text: add(driver, id=text),
+    "key": lambda driver, text: add(driver, idempotency_key=text),
+    "meta key": lambda driver, text: add(driver, meta={text: "a"}),
+    "meta value": lambda driver, text: add(driver, meta={"a": text}),
+    "reserve": lambda driver, text: driver.reserve(text, now=NOON),
+    "types": lambda driver, text: driver.reserve("default", now=NOON, types=[text]),
+    "owner": lambda driver, text: driver.reserve("default", now=NOON, owner=text),
+    "pause": lambda driver, text: driver.pause(text),
+    "worker": lambda driver, text: driver.heartbeat(Worker(text), now=NOON),
+    "hostname": lambda driver, text: driver.heartbeat(Worker("w", hostname=text), now=NOON),
+    "leader": lambda driver, text: driver.elect(text, "ann", NOON),
+    "holder": lambda driver, text: driver.elect("leader", text, NOON),
+}
+"""Everything that would store this text."""
+
+LOOKUPS: Final[dict[str, Callable[[Driver, str], Any]]] = {
+    "get": lambda driver, text: driver.get(text),
+    "attempts": lambda driver, text: driver.attempts(text),
+    "cancel": lambda driver, text: driver.cancel(text, now=NOON),
+    "history": lambda driver, text: driver.history(text),
+    "list": lambda driver, text: driver.list(None, text),
+    "filter": lambda driver, text: driver.list(JobFilter(error=text)),
+    "redrive": lambda driver, text: driver.redrive(JobFilter(ids=(text,)), now=NOON),
+    "purge": lambda driver, text: driver.purge(JobFilter(queue=text)),
+    "ack": lambda driver, text: driver.ack(text, "token", now=NOON),
+    "token": lambda driver, text: driver.ack("a", text, now=NOON),
+    "extend": lambda driver, text: driver.extend_lease(text, "token", now=NOON),
+    "deregister": lambda driver, text: driver.deregister(text),
+    "resign": lambda driver, text: driver.resign(text, "ann", 1),
+}
+"""Everything that looks for this text and stores nothing."""

@@ -1,0 +1,379 @@
+"""The memory driver with one bug each: what the conformance suite has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.errors import JobNotInflight, LeaseMismatch, TaskHarborError
+from taskharbor.core.intake import Batch
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import (
+    Extension,
+    HistoryPage,
+    Leadership,
+    Outcome,
+    Recovery,
+    Settle,
+    Settlement,
+    Status,
+)
+from taskharbor.drivers.memory import MemoryDriver
+from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.state import State, forget_key
+
+TICK: Final = timedelta(microseconds=1)
+ONE_TOKEN: Final = "f" * 32
+
+
+# --- Leases ------------------------------------------------------------------------------------------------
+
+
+class TokenCheckDropped(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            held = {item.id: state.jobs[item.id].lease_token for item in settlements if item.id in state.jobs}
+        return super()._settle([replace(item, token=held.get(item.id) or item.token) for item in settlements], now)
+
+
+class LeaseLastsAMomentTooLong(MemoryDriver):
+    """`>` in place of `>=` where the end of a lease is checked."""
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        return super()._settle(settlements, now - TICK)
+
+
+class ExtendAfterTheEnd(MemoryDriver):
+    def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
+        return super()._extend(extensions, now - TICK)
+
+
+class MismatchBeforeExpired(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            tokens = {item.id: state.jobs[item.id].lease_token for item in settlements if item.id in state.jobs}
+        wrong = [tokens.get(item.id) not in (None, item.token) for item in settlements]
+        results = super()._settle(settlements, now)
+        return [LeaseMismatch("wrong") if bad else result for bad, result in zip(wrong, results, strict=True)]
+
+
+class OneTokenForAll(MemoryDriver):
+    def _reserve(self, *args: Any) -> Leased:
+        leased = super()._reserve(*args)
+        with self._writing() as state:
+            for item in leased:
+                state.put("jobs", item.job.id, replace(item.job, lease_token=ONE_TOKEN))
+        return [
+            replace(x, job=replace(x.job, lease_token=ONE_TOKEN), lease=replace(x.lease, token=ONE_TOKEN))
+            for x in leased
+        ]
+
+
+# --- Reclaim -----------------------------------------------------------------------------------------------
+
+
+class ReclaimMissing(MemoryDriver):
+    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
+        return 0
+
+
+class ReclaimAMomentTooLate(MemoryDriver):
+    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
+        return super()._take_back(state, queues, now - TICK)
+
+
+class RunAtKeptOnReclaim(MemoryDriver):
+    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
+        before = {job.id: job.run_at for job in state.jobs.values() if job.status is Status.INFLIGHT}
+        freed = super()._take_back(state, queues, now)
+        for job_id, run_at in before.items():
+            if job_id in state.jobs and state.jobs[job_id].status is Status.READY:
+                state.put("jobs", job_id, replace(state.jobs[job_id], run_at=run_at))
+        return freed
+
+
+class DeliveriesNotRaised(MemoryDriver):
+    def _reserve(self, *args: Any) -> Leased:
+        leased = [
+            replace(x, job=replace(x.job, deliveries=max(1, x.job.deliveries - 1))) for x in super()._reserve(*args)
+        ]
+        with self._writing() as state:
+            for item in leased:
+                state.put("jobs", item.job.id, item.job)
+        return leased
+
+
+class CrashLoopNeverEnds(MemoryDriver):
+    def __init__(self) -> None:
+        super().__init__(limits=Limits(crash_allowance=1_000_000))
+
+
+# --- Settling ----------------------------------------------------------------------------------------------
+
+
+class ReleaseBurnsAnAttempt(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        results = super()._settle(settlements, now)
+        with self._writing() as state:
+            for item, result in zip(settlements, results, strict=True):
+                if item.kind is Settle.RELEASE and result is Status.READY:
+                    job = state.jobs[item.id]
+                    state.put("jobs", item.id, replace(job, attempts=job.attempts + 1))
+        return results
+
+
+class RepeatedAckFails(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            finished = {item.id for item in settlements if item.id in state.finished}
+        results = super()._settle(settlements, now)
+        return [
+            JobNotInflight("over") if item.id in finished else r for item, r in zip(settlements, results, strict=True)
+        ]
+
+
+class RepeatedAckOfAnybody(MemoryDriver):
+    """Takes any token for a repeat."""
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            over = {item.id: state.finished[item.id].status for item in settlements if item.id in state.finished}
+        results = super()._settle(settlements, now)
+        return [over.get(item.id, result) for item, result in zip(settlements, results, strict=True)]
+
+
+class BatchFailsItsNeighbours(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        results = super()._settle(settlements, now)
+        broken = next((result for result in results if isinstance(result, TaskHarborError)), None)
+        return [broken or result for result in results]
+
+
+class BatchWithoutAttempts(MemoryDriver):
+    """Writes the attempt of the first job of a batch only."""
+
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        with self._writing() as state:
+            results = []
+            for number, item in enumerate(settlements):
+                results += super()._settle([item], now)
+                rows = state.sequences_of.get(item.id)
+                if number and rows:
+                    state.drop("history", rows[-1])
+            return results
+
+
+class RetryLeavesNoHistory(MemoryDriver):
+    def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
+        results = super()._settle(settlements, now)
+        with self._writing() as state:
+            for number in [n for n, row in state.history.items() if row.outcome is Outcome.RETRIED]:
+                state.drop("history", number)
+        return results
+
+
+class ErrorTextStoredAsItComes(MemoryDriver):
+    def _checked_settlement(self, item: Settlement) -> Settlement:
+        return item
+
+
+# --- Enqueue and order -------------------------------------------------------------------------------------
+
+
+class DoubleInsertOnDuplicateKey(MemoryDriver):
+    @staticmethod
+    def _existing(state: State, job: Any) -> str | None:
+        return None
+
+
+class _OtherKeys(MemoryDriver):
+    """Changes what makes up a key."""
+
+    def _key(self, job: Any) -> Any:
+        raise NotImplementedError
+
+    def _enqueue(self, batch: Batch) -> Answers:
+        return super()._enqueue(batch._replace(fresh=[self._key(job) for job in batch.fresh]))
+
+
+class KeySharedAcrossTenants(_OtherKeys):
+    def _key(self, job: Any) -> Any:
+        return job if job.dedupe_scope is None else job._replace(dedupe_scope="everybody")
+
+
+class KeyIgnoresCase(_OtherKeys):
+    def _key(self, job: Any) -> Any:
+        return job if job.idempotency_key is None else job._replace(idempotency_key=job.idempotency_key.lower())
+
+
+class BatchHalfStored(MemoryDriver):
+    def _enqueue(self, batch: Batch) -> Answers:
+        return [answer for job in batch.fresh for answer in super(BatchHalfStored, self)._enqueue(_alone(batch, job))]
+
+
+def _alone(batch: Batch, job: Any) -> Batch:
+    return batch._replace(fresh=[job], answers=[answer for answer in batch.answers if answer.id == job.id])
+
+
+class PayloadCutShort(MemoryDriver):
+    def _enqueue(self, batch: Batch) -> Answers:
+        return super()._enqueue(
+            batch._replace(fresh=[job._replace(payload=job.payload[:65_535]) for job in batch.fresh])
+        )
+
+
+class PriorityLostInsideABatch(MemoryDriver):
+    def _reserve(self, *args: Any) -> Leased:
+        return sorted(super()._reserve(*args), key=lambda item: item.job.id)
+
+
+class LowerPriorityFirst(MemoryDriver):
+    def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, *rest: Any) -> Leased:
+        with self._writing() as state:
+            for job in list(state.jobs.values()):
+                state.jobs[job.id] = replace(job, priority=-job.priority)
+            state.ready.clear()
+            for job in list(state.jobs.values()):
+                state._index(job)
+            return super()._reserve(queues, now, lease_for, limit, *rest)
+
+
+class ScheduledJobsRunEarly(MemoryDriver):
+    def _reserve(self, queues: Any, now: datetime, *rest: Any) -> Leased:
+        return super()._reserve(queues, now + TICK, *rest)
+
+
+class TypesIgnored(MemoryDriver):
+    def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, types: Any, owner: str) -> Leased:
+        return super()._reserve(queues, now, lease_for, limit, None, owner)
+
+
+class PauseIgnored(MemoryDriver):
+    def _reserve(self, *args: Any) -> Leased:
+        with self._writing() as state:
+            paused = dict(state.queues)
+            state.queues.clear()
+            leased = super()._reserve(*args)
+            state.queues.update(paused)
+            return leased
+
+
+# --- Ends of a job -----------------------------------------------------------------------------------------
+
+
+class CancelledJobReservedAgain(MemoryDriver):
+    def _cancel(self, id: str, now: datetime) -> Status:
+        with self._writing() as state:
+            waiting = state.jobs.get(id)
+            status = super()._cancel(id, now)
+            if waiting is not None and status is Status.CANCELLED:
+                state.put("jobs", id, waiting)
+            return status
+
+
+class CancelForgottenWhenTheLeaseEnds(MemoryDriver):
+    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
+        for job in list(state.jobs.values()):
+            if job.cancel_requested_at is not None:
+                state.put("jobs", job.id, replace(job, cancel_requested_at=None))
+        return super()._take_back(state, queues, now)
+
+
+class ExpiryForgotten(MemoryDriver):
+    @staticmethod
+    def _expire(state: State, queues: Sequence[str], now: datetime) -> int:
+        return 0
+
+
+class RedriveMakesANewJob(MemoryDriver):
+    def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
+        return super()._redrive(filter, after, limit, replace(plan, clone=True))
+
+
+class DlqRecordStays(MemoryDriver):
+    def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
+        with self._writing() as state:
+            before = dict(state.jobs)
+            met, moved = super()._redrive(filter, after, limit, plan)
+            for job_id in met:
+                state.put("jobs", job_id, replace(state.jobs[job_id], dlq_reason=before[job_id].dlq_reason))
+            return met, moved
+
+
+class PurgeKeepsTheKey(MemoryDriver):
+    def _purge(self, filter: Any, limit: int) -> int:
+        with self._writing() as state:
+            keys = dict(state.keys)
+            gone = super()._purge(filter, limit)
+            state.keys.update(keys)
+            return gone
+
+
+class PruneRemovesTheDlq(MemoryDriver):
+    def _prune(self, before: datetime, limit: int) -> int:
+        with self._writing() as state:
+            for job in [job for job in state.jobs.values() if job.status is Status.DLQ]:
+                state.drop("jobs", job.id)
+                forget_key(state, job)
+            return super()._prune(before, limit)
+
+
+class FeedSkipsARow(MemoryDriver):
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
+        page = super()._history(cursor, limit + 1)
+        return replace(page, rows=page.rows[:limit])
+
+
+class FeedRepeatsARow(MemoryDriver):
+    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
+        page = super()._history(cursor, limit)
+        return replace(page, cursor=page.rows[-2].position) if len(page.rows) > 1 else page
+
+
+# --- Fleet -------------------------------------------------------------------------------------------------
+
+
+class TwoLeaders(MemoryDriver):
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        with self._writing() as state:
+            if epoch is None and name in state.leaders and state.leaders[name].holder != holder:
+                state.put("leaders", name, replace(state.leaders[name], until=now))
+            return super()._elect(name, holder, now, term, epoch)
+
+
+class EpochNotRaised(MemoryDriver):
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        with self._writing() as state:
+            won = super()._elect(name, holder, now, term, epoch)
+            if won is not None:
+                won = replace(won, epoch=1)
+                state.put("leaders", name, won)
+            return won
+
+
+class EndedTermRenewed(MemoryDriver):
+    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
+        return super()._elect(name, holder, now, term, None)
+
+
+class OrphansKeepTheirLeases(MemoryDriver):
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        with self._writing() as state:
+            for worker in [
+                w for w in state.workers.values() if w.last_heartbeat and w.last_heartbeat <= now - dead_after
+            ]:
+                state.drop("workers", worker.id)
+            return super()._recover(now, dead_after)
+
+
+class WorkersNeverDie(MemoryDriver):
+    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
+        return super()._recover(now, timedelta(days=3_000))
+
+
+class WorksAfterClose(MemoryDriver):
+    def _check_open(self) -> None:
+        pass
