@@ -13,17 +13,13 @@ from taskharbor.core.intake import Batch
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import (
     Extension,
-    HistoryPage,
-    Leadership,
     Outcome,
-    Recovery,
     Settle,
     Settlement,
     Status,
 )
 from taskharbor.drivers.memory import MemoryDriver
-from taskharbor.drivers.operations import RedrivePlan
-from taskharbor.drivers.state import State, forget_key
+from taskharbor.drivers.state import State
 
 TICK: Final = timedelta(microseconds=1)
 ONE_TOKEN: Final = "f" * 32
@@ -185,7 +181,7 @@ class ErrorTextStoredAsItComes(MemoryDriver):
 
 class DoubleInsertOnDuplicateKey(MemoryDriver):
     @staticmethod
-    def _existing(state: State, job: Any) -> str | None:
+    def _existing(state: State, job: Any) -> str | None:  # noqa: ARG004
         return None
 
 
@@ -259,121 +255,3 @@ class PauseIgnored(MemoryDriver):
             leased = super()._reserve(*args)
             state.queues.update(paused)
             return leased
-
-
-# --- Ends of a job -----------------------------------------------------------------------------------------
-
-
-class CancelledJobReservedAgain(MemoryDriver):
-    def _cancel(self, id: str, now: datetime) -> Status:
-        with self._writing() as state:
-            waiting = state.jobs.get(id)
-            status = super()._cancel(id, now)
-            if waiting is not None and status is Status.CANCELLED:
-                state.put("jobs", id, waiting)
-            return status
-
-
-class CancelForgottenWhenTheLeaseEnds(MemoryDriver):
-    def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
-        for job in list(state.jobs.values()):
-            if job.cancel_requested_at is not None:
-                state.put("jobs", job.id, replace(job, cancel_requested_at=None))
-        return super()._take_back(state, queues, now)
-
-
-class ExpiryForgotten(MemoryDriver):
-    @staticmethod
-    def _expire(state: State, queues: Sequence[str], now: datetime) -> int:
-        return 0
-
-
-class RedriveMakesANewJob(MemoryDriver):
-    def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
-        return super()._redrive(filter, after, limit, replace(plan, clone=True))
-
-
-class DlqRecordStays(MemoryDriver):
-    def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
-        with self._writing() as state:
-            before = dict(state.jobs)
-            met, moved = super()._redrive(filter, after, limit, plan)
-            for job_id in met:
-                state.put("jobs", job_id, replace(state.jobs[job_id], dlq_reason=before[job_id].dlq_reason))
-            return met, moved
-
-
-class PurgeKeepsTheKey(MemoryDriver):
-    def _purge(self, filter: Any, limit: int) -> int:
-        with self._writing() as state:
-            keys = dict(state.keys)
-            gone = super()._purge(filter, limit)
-            state.keys.update(keys)
-            return gone
-
-
-class PruneRemovesTheDlq(MemoryDriver):
-    def _prune(self, before: datetime, limit: int) -> int:
-        with self._writing() as state:
-            for job in [job for job in state.jobs.values() if job.status is Status.DLQ]:
-                state.drop("jobs", job.id)
-                forget_key(state, job)
-            return super()._prune(before, limit)
-
-
-class FeedSkipsARow(MemoryDriver):
-    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
-        page = super()._history(cursor, limit + 1)
-        return replace(page, rows=page.rows[:limit])
-
-
-class FeedRepeatsARow(MemoryDriver):
-    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
-        page = super()._history(cursor, limit)
-        return replace(page, cursor=page.rows[-2].position) if len(page.rows) > 1 else page
-
-
-# --- Fleet -------------------------------------------------------------------------------------------------
-
-
-class TwoLeaders(MemoryDriver):
-    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
-        with self._writing() as state:
-            if epoch is None and name in state.leaders and state.leaders[name].holder != holder:
-                state.put("leaders", name, replace(state.leaders[name], until=now))
-            return super()._elect(name, holder, now, term, epoch)
-
-
-class EpochNotRaised(MemoryDriver):
-    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
-        with self._writing() as state:
-            won = super()._elect(name, holder, now, term, epoch)
-            if won is not None:
-                won = replace(won, epoch=1)
-                state.put("leaders", name, won)
-            return won
-
-
-class EndedTermRenewed(MemoryDriver):
-    def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
-        return super()._elect(name, holder, now, term, None)
-
-
-class OrphansKeepTheirLeases(MemoryDriver):
-    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
-        with self._writing() as state:
-            for worker in [
-                w for w in state.workers.values() if w.last_heartbeat and w.last_heartbeat <= now - dead_after
-            ]:
-                state.drop("workers", worker.id)
-            return super()._recover(now, dead_after)
-
-
-class WorkersNeverDie(MemoryDriver):
-    def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
-        return super()._recover(now, timedelta(days=3_000))
-
-
-class WorksAfterClose(MemoryDriver):
-    def _check_open(self) -> None:
-        pass

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from tests.contract import planted
+from tests.contract import planted, planted_ends
 
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing import DriverContract, helpers
@@ -44,21 +44,21 @@ CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted.ScheduledJobsRunEarly: "test_a_scheduled_job_runs_at_its_moment_and_not_before",
     planted.TypesIgnored: "test_only_the_asked_types_are_handed_out",
     planted.PauseIgnored: "test_a_paused_queue_gives_no_jobs",
-    planted.CancelledJobReservedAgain: "test_a_ready_job_is_cancelled_at_once",
-    planted.CancelForgottenWhenTheLeaseEnds: "test_a_lease_that_ends_after_a_cancel_was_asked_for_ends_the_job",
-    planted.ExpiryForgotten: "test_a_job_is_never_started_from_the_moment_it_expires",
-    planted.RedriveMakesANewJob: "test_a_redriven_job_runs_again_under_the_same_id",
-    planted.DlqRecordStays: "test_the_dlq_record_goes_away_with_a_redrive",
-    planted.PurgeKeepsTheKey: "test_purge_frees_the_idempotency_key",
-    planted.PruneRemovesTheDlq: "test_prune_leaves_the_dlq_and_its_history_alone",
-    planted.FeedSkipsARow: "test_following_the_cursor_meets_every_row_once",
-    planted.FeedRepeatsARow: "test_following_the_cursor_meets_every_row_once",
-    planted.TwoLeaders: "test_nobody_else_wins_while_a_term_lasts",
-    planted.EpochNotRaised: "test_the_epoch_rises_with_every_new_term",
-    planted.EndedTermRenewed: "test_a_term_that_is_over_cannot_be_renewed",
-    planted.OrphansKeepTheirLeases: "test_the_jobs_of_a_dead_worker_run_again_before_their_leases_end",
-    planted.WorkersNeverDie: "test_a_worker_is_dead_after_thirty_seconds_of_silence",
-    planted.WorksAfterClose: "test_every_operation_of_a_closed_driver_is_refused",
+    planted_ends.CancelledJobReservedAgain: "test_a_ready_job_is_cancelled_at_once",
+    planted_ends.CancelForgottenWhenTheLeaseEnds: "test_a_lease_that_ends_after_a_cancel_was_asked_for_ends_the_job",
+    planted_ends.ExpiryForgotten: "test_a_job_is_never_started_from_the_moment_it_expires",
+    planted_ends.RedriveMakesANewJob: "test_a_redriven_job_runs_again_under_the_same_id",
+    planted_ends.DlqRecordStays: "test_the_dlq_record_goes_away_with_a_redrive",
+    planted_ends.PurgeKeepsTheKey: "test_purge_frees_the_idempotency_key",
+    planted_ends.PruneRemovesTheDlq: "test_prune_leaves_the_dlq_and_its_history_alone",
+    planted_ends.FeedSkipsARow: "test_following_the_cursor_meets_every_row_once",
+    planted_ends.FeedRepeatsARow: "test_following_the_cursor_meets_every_row_once",
+    planted_ends.TwoLeaders: "test_nobody_else_wins_while_a_term_lasts",
+    planted_ends.EpochNotRaised: "test_the_epoch_rises_with_every_new_term",
+    planted_ends.EndedTermRenewed: "test_a_term_that_is_over_cannot_be_renewed",
+    planted_ends.OrphansKeepTheirLeases: "test_the_jobs_of_a_dead_worker_run_again_before_their_leases_end",
+    planted_ends.WorkersNeverDie: "test_a_worker_is_dead_after_thirty_seconds_of_silence",
+    planted_ends.WorksAfterClose: "test_every_operation_of_a_closed_driver_is_refused",
 }
 
 
@@ -104,8 +104,9 @@ def test_a_planted_bug_is_caught_by_the_test_named_for_it(
 def test_every_planted_bug_has_a_test_named_for_it() -> None:
     bugs = {
         bug
-        for name, bug in inspect.getmembers(planted, inspect.isclass)
-        if bug.__module__ == planted.__name__ and not name.startswith("_")
+        for module in (planted, planted_ends)
+        for name, bug in inspect.getmembers(module, inspect.isclass)
+        if bug.__module__ == module.__name__ and not name.startswith("_")
     }
     assert bugs == set(CAUGHT_BY)
 

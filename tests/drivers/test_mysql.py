@@ -38,6 +38,7 @@ from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.moves import apply_moves
 from taskharbor.drivers.mysql.store import Session
+from taskharbor.drivers.mysql.values import CHUNK_ROWS
 from taskharbor.drivers.sqlfiles import Statements, migrations
 from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, add_all, in_threads, leased_job, new_job, take, take_all
@@ -116,12 +117,20 @@ def test_a_probe_before_the_claim_reads_an_index_in_order(driver: MysqlDriver, s
     assert "filesort" not in (step["Extra"] or "")
 
 
-@pytest.mark.parametrize("statement", ["record_acks", "record_facts", "save_jobs", "extend", "clone"])
+@pytest.mark.parametrize("statement", ["record_acks", "record_facts", "save_jobs", "extend", "clone", "delete_jobs"])
 def test_a_batch_reaches_its_jobs_by_id_even_when_there_are_few(driver: MysqlDriver, statement: str) -> None:
     # A small table invites a full scan, and that would lock, and wait for, the jobs of everybody else.
     add_all(driver, [new_job() for _ in range(3)])
     steps = plan(driver, statement, items='[{"id":"a"}]', now="2026-06-01 12:00:00")
     assert [(step["type"], step["key"]) for step in steps if step["table"] == "job"] == [("eq_ref", "PRIMARY")]
+
+
+@pytest.mark.parametrize("statement", ["claim", "lock_leases", "lock_jobs"])
+def test_a_list_of_ids_does_not_become_a_scan_of_a_small_table(driver: MysqlDriver, statement: str) -> None:
+    add_all(driver, [new_job() for _ in range(3)])
+    values = {"secret": "", "owner": "", "lease_expires_at": "2026-06-01 12:00:00", "now": "2026-06-01 12:00:00"}
+    (step,) = plan(driver, statement, ids=[f"id-{number}" for number in range(CHUNK_ROWS)], **values)
+    assert (step["type"], step["key"]) == ("range", "PRIMARY")
 
 
 def test_a_claim_reads_no_job_that_waits_for_later(mysql_url: str, driver: MysqlDriver) -> None:

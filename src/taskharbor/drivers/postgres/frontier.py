@@ -14,10 +14,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-SLOW_S: Final = 0.02
-SLOW_PER_JOB_S: Final = 0.00004
+SLOW_S: Final = 0.01
+SLOW_PER_JOB_S: Final = 0.00001
 SLOW_IN_A_ROW: Final = 3
 """A hiccup is not a backlog of dead entries: only several slow walks in a row count."""
+MANY_BLOCKS: Final = 300
+"""Blocks that finding the head of the queue reads when it walks over dead entries; otherwise it reads a handful."""
 SHARE: Final = 0.05
 """The part of the time that whole walks may take once they are slow."""
 
@@ -47,15 +49,24 @@ class Frontier:
                 return None
             return self._floor
 
-    def walked(self, seconds: float, jobs: int, last: Point | None) -> None:
-        """A whole claim took this long before its first job, and ended at `last`."""
+    def walked(self, seconds: float, jobs: int, last: Point | None) -> bool:
+        """A whole claim took this long before its first job, and ended at `last`. True when there have now been
+        enough slow ones in a row: somebody should see whether dead entries are the reason, or a busy machine."""
         with self._lock:
-            if seconds < SLOW_S + SLOW_PER_JOB_S * jobs:
+            slow = SLOW_S + SLOW_PER_JOB_S * jobs
+            # Once slow, quick must be clearly quick, or the claims would go to and fro.
+            if seconds < (slow if self._slow_walks < SLOW_IN_A_ROW else slow / 3):
                 self._slow_walks = 0
-                return
+                return False
             self._slow_walks += 1
             self._next_walk = self._monotonic() + seconds / SHARE
             self._floor = last or self._floor
+            return self._slow_walks == SLOW_IN_A_ROW
+
+    def acquitted(self) -> None:
+        """It was not the dead entries: go on walking the whole way."""
+        with self._lock:
+            self._slow_walks = 0
 
     def continued(self, last: Point | None) -> None:
         """A claim from the floor on ended at `last`."""

@@ -15,13 +15,14 @@ from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskH
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
-from taskharbor.drivers.postgres.frontier import Frontier, Point
+from taskharbor.drivers.postgres.frontier import MANY_BLOCKS, Frontier, Point
 from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_row, text_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 
 T = TypeVar("T", Settlement, Extension)
 
+MOST_FRONTIERS: Final = 1_000
 _BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
 _STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
 
@@ -69,6 +70,8 @@ class Queueing:
     ) -> tuple[Settled, list[Row]]:
         """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
         calls = _settle_calls(settlements, claim["now"])
+        if len(self._frontiers) > MOST_FRONTIERS:
+            self._frontiers.clear()
         frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ())), Frontier())
         floor = frontier.floor()
         behind = floor is not None and len(queues) == 1
@@ -92,8 +95,15 @@ class Queueing:
             started = time.monotonic()
             claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
             walk += time.monotonic() - started
-        frontier.walked(float(claimed[0][-1]) if claimed else walk, len(claimed), _last(claimed))
+        seconds = float(claimed[0][-1]) if claimed else walk
+        if frontier.walked(seconds, len(claimed), _last(claimed)) and not self._head_is_buried(queues[0]):
+            frontier.acquitted()
         return results, claimed
+
+    def _head_is_buried(self, queue: str) -> bool:
+        """Whether dead entries stand in front of the queue, by what is read and not by how long it takes."""
+        plan = self._session.run("explain_head", {"queue": queue})[0][0][0]["Plan"]
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"]) > MANY_BLOCKS
 
     def sweep_params(self, queues: Sequence[str], now: datetime, owners: Sequence[str] | None = None) -> dict[str, Any]:
         return {

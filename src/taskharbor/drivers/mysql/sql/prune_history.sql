@@ -1,1 +1,3 @@
-DELETE gone FROM th_history AS gone FORCE INDEX (th_history_job) WHERE gone.job_id IN :ids
+DELETE gone
+FROM JSON_TABLE(:items, '$[*]' COLUMNS (id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$.id')) AS pruned
+STRAIGHT_JOIN th_history AS gone FORCE INDEX (th_history_job) ON gone.job_id = pruned.id

@@ -1,0 +1,140 @@
+"""Servers, tiers and seeds for every test.
+
+A test asks for a server by naming a fixture. Where the server cannot be had the test is skipped, visibly; with
+TASKHARBOR_REQUIRE_ALL=1, as in CI, that is a failure, and so is every other skip.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from taskharbor.testing.servers import (
+    GivenServer,
+    MysqlServer,
+    PostgresServer,
+    ServerUnavailable,
+    mysql_server,
+    pgbouncer,
+    postgres_server,
+)
+
+REQUIRE_ALL = os.environ.get("TASKHARBOR_REQUIRE_ALL", "") not in ("", "0")
+SEED_NAME = "TASKHARBOR_TEST_SEED"
+SLOW_MARKERS = ("slow", "concurrency", "process", "server")
+SERVER_FIXTURES = {"postgres", "postgres_url", "mysql", "mysql_url", "pgbouncer_url"}
+
+settings.register_profile(
+    "taskharbor",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    # Not `explain`: it traces every line, which takes longer than everything else together.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
+)
+settings.load_profile("taskharbor")
+
+
+# --- Tiers, skips and seeds --------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only the unit tier: no servers, no processes, seconds in all")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # In the environment, so that the processes of pytest-xdist share it.
+    seed = os.environ.setdefault(SEED_NAME, str(random.SystemRandom().randrange(2**32)))
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = seed
+
+
+def pytest_report_header() -> str:
+    return f"seed: {os.environ[SEED_NAME]} (set {SEED_NAME} to it to run the same again)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+    if config.getoption("--fast"):
+        slow = [item for item in items if any(item.get_closest_marker(name) for name in SLOW_MARKERS)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"TASKHARBOR_REQUIRE_ALL is set, so nothing may be skipped, but this was: {reason}"
+    return report
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> str:
+    """A seed that differs from test to test, and is the same again when TASKHARBOR_TEST_SEED is."""
+    return f"{os.environ[SEED_NAME]}:{request.node.nodeid}"
+
+
+@pytest.fixture
+def rng(seed: str) -> random.Random:
+    return random.Random(seed)
+
+
+# --- Servers -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer | GivenServer]:
+    """The PostgreSQL of this run. Tests that stop a server start one of their own instead."""
+    # A time zone that is not UTC, so that a query which leans on the session's zone is found out.
+    yield from _running(lambda: postgres_server(fast=True, settings={"timezone": "Asia/Kathmandu"}))
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MysqlServer | GivenServer]:
+    """The MariaDB or MySQL of this run. Tests that stop a server start one of their own instead."""
+    yield from _running(lambda: mysql_server(fast=True, settings={"default-time-zone": "+05:45"}))
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: PostgresServer | GivenServer) -> str:
+    """A PostgreSQL database that was empty when the run began."""
+    return postgres.create_database()
+
+
+@pytest.fixture(scope="session")
+def mysql_url(mysql: MysqlServer | GivenServer) -> str:
+    """A MariaDB or MySQL database that was empty when the run began."""
+    return mysql.create_database()
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_url(postgres: PostgresServer | GivenServer) -> Iterator[str]:
+    """An empty PostgreSQL database behind a pooler in transaction mode."""
+    for bouncer in _running(lambda: pgbouncer(postgres.create_database())):
+        yield bouncer.url
+
+
+def _running(make: Any) -> Iterator[Any]:
+    try:
+        context: AbstractContextManager[Any] = make()
+        server = context.__enter__()
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        context.__exit__(None, None, None)

@@ -1,0 +1,76 @@
+"""The tests' own rules: tiers, visible skips, failures in CI, and a seed to run the same again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parent.parent
+SAMPLE = """
+import random
+import pytest
+
+def test_quick(): pass
+
+@pytest.mark.slow
+def test_slow(): pass
+
+def test_on_a_server(postgres_url): pass
+
+def test_with_chance(rng): print("drew", rng.random())
+"""
+
+
+def run_sample(directory: Path, *words: str, **environment: str) -> str:
+    """Run the sample under our conftest, where no PostgreSQL can be had."""
+    sample = directory / "test_sample.py"
+    sample.write_text(SAMPLE)
+    (directory / "hide.py").write_text(
+        "from taskharbor.testing.servers import postgres\n"
+        "postgres._installed_here = postgres._inside_the_wheel = lambda: iter(())\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TASKHARBOR_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "-p", "hide", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
+    path = os.pathsep.join([str(ROOT), str(directory), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*command, "--rootdir", str(directory), "-p", "no:cacheprovider", "-s", *words, str(sample)],
+        cwd=directory,
+        env={**kept, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_missing_server_is_a_visible_skip_on_a_laptop(tmp_path: Path) -> None:
+    said = run_sample(tmp_path)
+    assert "3 passed, 1 skipped" in said
+    assert "no PostgreSQL here: set TASKHARBOR_TEST_POSTGRES" in said
+
+
+def test_a_missing_server_is_a_failure_in_ci(tmp_path: Path) -> None:
+    said = run_sample(tmp_path, TASKHARBOR_REQUIRE_ALL="1")
+    assert "3 passed, 1 error" in said
+    assert "nothing may be skipped, but this was: Skipped: no PostgreSQL here" in said
+
+
+def test_the_unit_tier_leaves_out_what_is_slow_or_needs_a_server(tmp_path: Path) -> None:
+    assert "2 passed, 2 deselected" in run_sample(tmp_path, "--fast")
+
+
+def test_the_printed_seed_gives_the_same_chances_again(tmp_path: Path) -> None:
+    drawn = [
+        line
+        for seed in ("1", "1", "2")
+        for line in run_sample(tmp_path, "--fast", TASKHARBOR_TEST_SEED=seed).splitlines()
+        if "drew" in line
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert "seed: 7 " in run_sample(tmp_path, "--fast", TASKHARBOR_TEST_SEED="7")
