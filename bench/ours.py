@@ -61,15 +61,14 @@ def drain_in_processes(url: str, batch: int, processes: int) -> Callable[[], int
     return work
 
 
-_driver: Driver | None = None
+_mine: list[Driver] = []
+"""The one driver of a pool process."""
 
 
 def _connect(url: str) -> None:
-    global _driver  # one driver for the life of a pool process
-    _driver = open_driver(url)
-    _driver.now()
+    _mine.append(open_driver(url))
+    _mine[0].now()
 
 
 def _drain_mine(batch: int) -> int:
-    assert _driver is not None
-    return drain(_driver, batch) if batch else 0
+    return drain(_mine[0], batch) if batch else 0

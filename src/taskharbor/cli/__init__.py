@@ -1,0 +1,5 @@
+"""How people run it: the `taskharbor` command."""
+
+from taskharbor.cli.command import main
+
+__all__ = ["main"]
