@@ -1,0 +1,73 @@
+# Needs make and Python 3.11 or newer; everything else is set up here, in .venv, when a target first needs it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Passed on to the command, for example: make test ARGS="-k lease"
+ARGS ?=
+# Two test processes; `make test WORKERS=0` runs everything in one.
+WORKERS ?= 2
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast ci check format bench docs clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.bare ## enqueue, reserve and settle jobs on SQLite, and show what happened
+	@$(BIN)/python -m taskharbor demo $(ARGS)
+
+test: $(VENV)/.dev ## run every test; servers start by themselves
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+test-fast: $(VENV)/.dev ## run the unit tier: no servers, seconds in all
+	$(BIN)/python -m pytest --fast --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+ci: ## what CI runs: check, then test, with nothing skipped
+	$(MAKE) check
+	TASKHARBOR_REQUIRE_ALL=1 $(MAKE) test
+
+check: $(VENV)/.dev ## check format, lint, types and imports
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## format the code and mend what ruff can mend
+	$(BIN)/python -m ruff format .
+	$(BIN)/python -m ruff check --fix .
+
+bench: $(VENV)/.dev ## measure the drivers beside raw SQL
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/.dev ## run the README's code and check every link inside the documents
+	$(BIN)/python -m pytest tests/test_readme.py tests/test_documents.py $(ARGS)
+
+clean: ## remove .venv and what tools leave behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- Set-up: a stamp for each step, so that the next run is quick ---------------------------------------------
+
+# The build tools come first and stay, so that installing ourselves fetches nothing that constraints.txt does not name.
+$(VENV)/.python:
+	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
+	  if $$candidate -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$($$candidate --version)"; \
+	    $$candidate -m venv --clear $(VENV) || exit 1; \
+	    $(PIP) hatchling editables || exit 1; \
+	    touch $@; exit 0; \
+	  fi; \
+	done; \
+	echo "make needs Python 3.11 or newer with its venv module: install it (on Debian: python3 and python3-venv)," >&2; \
+	echo "or name one: make PYTHON=/path/to/python3" >&2; exit 1
+
+$(VENV)/.bare: $(VENV)/.python pyproject.toml constraints.txt
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing the test tools"
+	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql]'
+	@touch $@ $(VENV)/.bare
