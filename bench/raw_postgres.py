@@ -17,7 +17,8 @@ CREATE TABLE raw_jobs (
 CREATE INDEX raw_claim ON raw_jobs (queue, priority DESC, due_at, id) WHERE status = 'ready';
 CREATE TABLE raw_history (
   id TEXT COLLATE "C" PRIMARY KEY, queue TEXT NOT NULL, type TEXT NOT NULL, payload BYTEA NOT NULL,
-  priority INT NOT NULL, created_at TIMESTAMPTZ NOT NULL, owner TEXT NULL, claimed_at TIMESTAMPTZ NULL, finished_at TIMESTAMPTZ NOT NULL);
+  priority INT NOT NULL, created_at TIMESTAMPTZ NOT NULL, owner TEXT NULL,
+  claimed_at TIMESTAMPTZ NULL, finished_at TIMESTAMPTZ NOT NULL);
 """
 CLAIM = """
 WITH picked AS MATERIALIZED (
