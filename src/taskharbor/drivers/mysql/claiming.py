@@ -14,9 +14,9 @@ from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Job, Lease, LeasedJob
 from taskharbor.drivers.mysql.moves import apply_moves, lock_jobs
-from taskharbor.drivers.mysql.rows import claimed_job
+from taskharbor.drivers.mysql.rows import claimed_job, common_part
 from taskharbor.drivers.mysql.store import Row, Session
-from taskharbor.drivers.mysql.values import sql_time
+from taskharbor.drivers.mysql.values import read_time, sql_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,16 @@ class Look:
 def look(session: Session, queues: Sequence[str], now: datetime) -> Look:
     seen = Look([], [], {})
     rows = session.rows_of_each("look", [{"queue": queue} for queue in queues])
-    for queue, paused, first_lease_end, first_expiry, first_rank, first_due in rows:
+    for queue, paused, first_lease_end, first_expiry, first_ready in rows:
         if first_lease_end is not None and first_lease_end <= now:
             seen.lapsed.append(queue)
         if first_expiry is not None and first_expiry <= now:
             seen.expired.append(queue)
-        if first_rank is not None and not paused:
-            seen.first_ranks[queue] = first_rank
-            if first_due > now:
-                _descend(session, seen.first_ranks, queue, first_rank + 1, now)
+        if first_ready is not None and not paused:
+            rank, _, due_at = first_ready.partition(" ")
+            seen.first_ranks[queue] = int(rank)
+            if read_time(due_at) > now:
+                _descend(session, seen.first_ranks, queue, int(rank) + 1, now)
     return seen
 
 
@@ -146,7 +147,7 @@ def _level(session: Session, asked: Claim, queues: Sequence[str], rank: int, lim
         for row in session.rows("select_due", queue=queue, rank=rank, limit=share, **filter)
     ]
     if len(shares) > 1:
-        found.sort(key=lambda due: (due.row[4], due.row[0]))
+        found.sort(key=lambda due: (common_part(due.row[2]).due_at, due.row[0]))
     return found
 
 

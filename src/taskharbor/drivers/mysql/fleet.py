@@ -114,5 +114,5 @@ def prune(session: Session, before: datetime, limit: int) -> int:
     ids = list(ended)[:limit]
     if ids:
         session.run_by_id("prune_keys", ids)
-        session.run_items("prune_history", [{"id": id} for id in ids])
+        session.run_ids("prune_history", ids)
     return len(ids)

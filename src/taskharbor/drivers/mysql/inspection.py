@@ -109,7 +109,7 @@ def purge(session: Session, filter: JobFilter, limit: int) -> int:
     ids = [job.id for job in _lock_dead(session, filter, None, limit)]
     if ids:
         session.run_by_id("forget_keys", ids)
-        session.run_items("delete_jobs", [{"id": id} for id in ids])
+        session.run_ids("delete_jobs", ids)
     return len(ids)
 
 

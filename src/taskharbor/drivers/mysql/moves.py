@@ -46,7 +46,7 @@ def apply_moves(session: Session, moves: Sequence[Moved], now: datetime, acks: S
         save_jobs(session, staying)
     gone = [ack.id for ack in acks] + [moved.job.id for moved in moves if moved.job.status not in LIVE]
     if gone:
-        session.run_items("delete_jobs", [{"id": id} for id in gone])
+        session.run_ids("delete_jobs", gone)
 
 
 def take_positions(session: Session, count: int) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskharbor.core.intake import Admitted
 from taskharbor.core.model import Attempt, HistoryRow, Job, JobFilter, Lease, Outcome, Status
@@ -80,11 +80,35 @@ def job_from_row(row: Row) -> Job:
     )
 
 
+class Common(NamedTuple):
+    """What `select_due` gives as one text, because most jobs of a batch share it."""
+
+    type: str
+    tenant_id: str
+    due_at: datetime
+    created_at: datetime
+    timeout: timedelta | None
+    max_attempts: int
+    attempts: int
+    deliveries: int
+    forgiven: int
+
+
+@lru_cache(maxsize=4096)
+def common_part(text: str) -> Common:
+    type, tenant_id, due_at, created_at, timeout_nanos, *counts = text.split("\0")
+    max_attempts, attempts, deliveries, forgiven = map(int, counts)
+    return Common(
+        type, tenant_id, read_time(due_at), read_time(created_at), timeout_from_nanos(int(timeout_nanos)),
+        max_attempts, attempts, deliveries, forgiven,
+    )  # fmt: skip
+
+
 def claimed_job(row: Row, queue: str, rank: int, lease: Lease, now: datetime) -> Job:
     """A job that was claimed this moment, from the columns of `select_due`. Positional, because it is made for every
     job that ever runs."""
-    id, type, tenant_id, payload, due_at, created_at, numbers, extras = row
-    timeout, max_attempts, attempts, deliveries, forgiven = _numbers(numbers)
+    id, payload, common, extras = row
+    type, tenant_id, due_at, created_at, timeout, max_attempts, attempts, deliveries, forgiven = common_part(common)
     if extras is None:
         meta: Mapping[str, str] = {}
         run_at = expires_at = failed_at = key = scope = None
@@ -98,12 +122,6 @@ def claimed_job(row: Row, queue: str, rank: int, lease: Lease, now: datetime) ->
         deliveries + 1, forgiven, last_error, failed_at, Status.INFLIGHT, lease.token, lease.owner, lease.expires_at,
         None, None, None, None, key, scope, None, None, created_at, now, now, None, None,
     )  # fmt: skip
-
-
-@lru_cache(maxsize=1024)
-def _numbers(text: str) -> tuple[timedelta | None, int, int, int, int]:
-    timeout_nanos, max_attempts, attempts, deliveries, forgiven = map(int, text.split(","))
-    return timeout_from_nanos(timeout_nanos), max_attempts, attempts, deliveries, forgiven
 
 
 def finished_job(row: Row) -> Job:

@@ -18,7 +18,16 @@ from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, translate
 from taskharbor.drivers.mysql.pool import Connection, Pool, discard
 from taskharbor.drivers.mysql.rows import job_params
-from taskharbor.drivers.mysql.values import BulkInsert, chunks, conversion_table, items_text, literal
+from taskharbor.drivers.mysql.values import (
+    BulkInsert,
+    chunks,
+    conversion_table,
+    ids_text,
+    items_text,
+    list_literal,
+    literal,
+    text_literal,
+)
 from taskharbor.drivers.sqlfiles import Statements
 
 T = TypeVar("T")
@@ -60,15 +69,19 @@ class Session:
         """Rows for any number of ids."""
         found: list[Row] = []
         for part in chunks(ids):
-            found.extend(self.rows(statement, ids=part, **params))
+            found.extend(self.rows(statement, ids=list_literal(part), **params))
         return found
 
     def run_by_id(self, statement: str, ids: Sequence[str], **params: Any) -> int:
-        return sum(self.run(statement, ids=part, **params) for part in chunks(ids))
+        return sum(self.run(statement, ids=list_literal(part), **params) for part in chunks(ids))
 
     def run_items(self, statement: str, items: Sequence[Mapping[str, Any]], **params: Any) -> int:
         """A set-based statement over items given as JSON."""
-        return sum(self.run(statement, items=text, **params) for text in items_text(items))
+        return sum(self.run(statement, items=text_literal(text), **params) for text in items_text(items))
+
+    def run_ids(self, statement: str, ids: Sequence[str]) -> int:
+        """A set-based statement over ids given as JSON."""
+        return sum(self.run(statement, items=text_literal(text)) for text in ids_text(ids))
 
     def insert(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Any number of rows with one of our single-row INSERTs."""

@@ -57,7 +57,7 @@ class Queueing:
             "until": now + lease_for,
             "limit": limit,
             "types": None if types is None else list(types),
-            "tokens": text_array(new_tokens(limit)),
+            "secret": new_tokens(1)[0],
             "owner": owner,
         }
         results, claimed = self._settle_and_claim(settlements, queues, claim)

@@ -85,6 +85,8 @@ class Session:
         # error there: it raises an IndexError or "cannot exit pipeline mode" in place of what PostgreSQL said.
         with connection.pipeline():
             connection.execute(b"BEGIN")
+            if connection.prepare_threshold is None:
+                connection.execute(b"SET LOCAL enable_seqscan = off")
             cursors = [connection.execute(self._sql[name], params, binary=True) for name, params in calls]
             connection.execute(b"COMMIT")
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
@@ -139,10 +141,15 @@ def _configure(connection: Connection[Any]) -> None:
     connection.autocommit = True
     connection.execute("SET TIME ZONE 'UTC'")
     # Behind a pooler the server process is not the one that said hello. Two clients would then use each other's
-    # prepared statements, so do without them.
+    # prepared statements, so do without them, and leave no setting behind for whoever comes next.
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     pooled = row is None or row[0] != connection.info.backend_pid
     connection.prepare_threshold = None if pooled else 0
+    if not pooled:
+        # Every statement here finds its rows through an index. Plans made while the tables were empty, or from
+        # statistics of another hour, must not think otherwise.
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
 
 
 def store_time(connection: Connection[Row]) -> datetime:

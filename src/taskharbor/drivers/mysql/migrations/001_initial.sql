@@ -47,6 +47,9 @@ CREATE TABLE IF NOT EXISTS th_jobs (
   expiry_at           DATETIME(6) GENERATED ALWAYS AS
                       (IF(status = 'ready' AND expires_at IS NOT NULL, expires_at, '9999-12-31 00:00:00')) STORED,
 
+  -- Room for the lease: a claim gives it up, so that the row keeps its size and full pages need not be split.
+  room                VARBINARY(64) NULL DEFAULT '----------------------------------------------------------------',
+
   CONSTRAINT th_jobs_lease_pair_chk
     CHECK ((lease_token IS NULL) = (lease_expires_at IS NULL)),
   CONSTRAINT th_jobs_inflight_requires_lease_chk

@@ -8,5 +8,6 @@ SET status = 'inflight',
     claimed_at = :now,
     started_at = NULL,
     progress = NULL,
-    updated_at = :now
+    updated_at = :now,
+    room = NULL
 WHERE id IN :ids

@@ -7,9 +7,6 @@ SELECT
    ORDER BY claim_at LIMIT 1) AS first_lease_end,
   (SELECT expiry_at FROM th_jobs FORCE INDEX (th_jobs_expiry)
    WHERE queue = :queue ORDER BY expiry_at LIMIT 1) AS first_expiry,
-  (SELECT claim_rank FROM th_jobs FORCE INDEX (th_jobs_claim)
+  (SELECT CONCAT(claim_rank, ' ', claim_at) FROM th_jobs FORCE INDEX (th_jobs_claim)
    WHERE status = 'ready' AND queue = :queue
-   ORDER BY claim_rank, claim_at LIMIT 1) AS first_rank,
-  (SELECT claim_at FROM th_jobs FORCE INDEX (th_jobs_claim)
-   WHERE status = 'ready' AND queue = :queue
-   ORDER BY claim_rank, claim_at LIMIT 1) AS first_due
+   ORDER BY claim_rank, claim_at LIMIT 1) AS first_ready

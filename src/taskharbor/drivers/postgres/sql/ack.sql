@@ -1,10 +1,11 @@
--- Jobs that succeeded leave the live table for history. Only the holder of a valid lease gets that far.
+-- Jobs that succeeded leave the live table for history. Only the holder of a valid lease gets that far:
+-- no job but an inflight one has a token.
 WITH item AS (
   SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:results AS bytea[]),
                        CAST(:starts AS timestamptz[])) AS item (id, token, item_result, item_start)
 ), gone AS (
   DELETE FROM th_jobs j USING item
-  WHERE j.id = item.id AND j.lease_token = item.token AND j.status = 'inflight' AND j.lease_expires_at > :now
+  WHERE j.id = item.id AND j.lease_token = item.token AND j.lease_expires_at > :now
   RETURNING j.*, item.item_result, item.item_start
 )
 INSERT INTO th_history (

@@ -8,7 +8,7 @@ WITH item AS (
   ) AS item (item_id, item_token, item_start, outcome, next_run_at, next_attempts, next_error, next_failed_at)
 ), held AS MATERIALIZED (
   SELECT j.*, item.* FROM item JOIN th_jobs j ON j.id = item.item_id
-  WHERE j.lease_token = item.item_token AND j.status = 'inflight' AND j.lease_expires_at > :now
+  WHERE j.lease_token = item.item_token AND j.lease_expires_at > :now
     AND j.cancel_requested_at IS NULL
   FOR UPDATE OF j
 ), back AS (

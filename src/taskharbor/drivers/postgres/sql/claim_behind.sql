@@ -1,7 +1,7 @@
 -- `claim` in one priority, from a known point on. Used while a long transaction keeps the index from being cleaned:
 -- everything claimed since it began still stands at the head of the index, and walking over it is what costs.
 WITH picked AS MATERIALIZED (
-  SELECT j.id FROM th_jobs j
+  SELECT j.ctid AS place FROM th_jobs j
   WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = :floor_priority
     AND (j.due_at, j.id) > (:floor_due_at, :floor_id) AND j.due_at <= :now
     AND (j.expires_at IS NULL OR j.expires_at > :now)
@@ -10,15 +10,12 @@ WITH picked AS MATERIALIZED (
   ORDER BY j.due_at, j.id
   LIMIT :limit
   FOR UPDATE SKIP LOCKED
-), numbered AS (
-  SELECT id, row_number() OVER () AS number FROM picked
 )
 UPDATE th_jobs j
-SET status = 'inflight', lease_token = (CAST(:tokens AS text[]))[n.number], lease_owner = :owner,
-    lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
+SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || j.id, 'UTF8')), 'hex'), 32),
+    lease_owner = :owner, lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now
--- The array says the same again, and keeps the planner from reading the whole table when it expects many.
-FROM numbered n WHERE j.id = n.id AND j.id = ANY (ARRAY(SELECT id FROM picked))
+WHERE j.ctid = ANY (ARRAY(SELECT place FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
           j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,

@@ -7,7 +7,7 @@ WITH item AS (
 ), held AS MATERIALIZED (
   SELECT j.*, item.*, COALESCE(item.item_start, j.started_at, j.claimed_at) AS start
   FROM item JOIN th_jobs j ON j.id = item.item_id
-  WHERE j.lease_token = item.item_token AND j.status = 'inflight' AND j.lease_expires_at > :now
+  WHERE j.lease_token = item.item_token AND j.lease_expires_at > :now
     AND j.cancel_requested_at IS NULL
   FOR UPDATE OF j
 ), dead AS (

@@ -8,5 +8,5 @@ UPDATE th_jobs j
 SET lease_expires_at = item.until, started_at = COALESCE(item.start, j.started_at),
     progress = COALESCE(item.progress, j.progress), updated_at = :now
 FROM item
-WHERE j.id = item.id AND j.lease_token = item.token AND j.status = 'inflight' AND j.lease_expires_at > :now
+WHERE j.id = item.id AND j.lease_token = item.token AND j.lease_expires_at > :now
 RETURNING j.id, j.lease_token, j.lease_expires_at, j.lease_owner, j.cancel_requested_at IS NOT NULL;
