@@ -1,4 +1,5 @@
-"""The same work in plain SQL on PostgreSQL: no leases to check, no retries, no fields beyond the needed."""
+"""The same facts kept by plain SQL on PostgreSQL: leases that can be found when they end, history that can be read by
+job and in order. No fencing, no priorities to go down, no sweeps, no model: what the server itself can do at most."""
 
 from __future__ import annotations
 
@@ -10,26 +11,38 @@ from taskharbor.core.ids import new_ids
 SCHEMA = """
 DROP TABLE IF EXISTS raw_jobs, raw_history;
 CREATE TABLE raw_jobs (
-  id TEXT COLLATE "C" PRIMARY KEY, queue TEXT NOT NULL, type TEXT NOT NULL, payload BYTEA NOT NULL,
-  priority INT NOT NULL DEFAULT 0, due_at TIMESTAMPTZ NOT NULL DEFAULT now(),
-  created_at TIMESTAMPTZ NOT NULL DEFAULT now(), status TEXT NOT NULL DEFAULT 'ready',
-  owner TEXT NULL, claimed_at TIMESTAMPTZ NULL);
+  id TEXT COLLATE "C" PRIMARY KEY, queue TEXT NOT NULL, type TEXT NOT NULL, tenant_id TEXT NOT NULL DEFAULT 'default',
+  payload BYTEA NOT NULL, priority INT NOT NULL DEFAULT 0, due_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+  created_at TIMESTAMPTZ NOT NULL DEFAULT now(), max_attempts INT NOT NULL DEFAULT 5, attempts INT NOT NULL DEFAULT 0,
+  deliveries INT NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT 'ready', lease_token TEXT NULL,
+  lease_owner TEXT NULL, lease_expires_at TIMESTAMPTZ NULL, claimed_at TIMESTAMPTZ NULL);
 CREATE INDEX raw_claim ON raw_jobs (queue, priority DESC, due_at, id) WHERE status = 'ready';
+CREATE INDEX raw_lease ON raw_jobs (queue, lease_expires_at) WHERE status = 'inflight';
 CREATE TABLE raw_history (
-  id TEXT COLLATE "C" PRIMARY KEY, queue TEXT NOT NULL, type TEXT NOT NULL, payload BYTEA NOT NULL,
-  priority INT NOT NULL, created_at TIMESTAMPTZ NOT NULL, owner TEXT NULL,
-  claimed_at TIMESTAMPTZ NULL, finished_at TIMESTAMPTZ NOT NULL);
+  seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job_id TEXT COLLATE "C" NOT NULL, queue TEXT NOT NULL,
+  type TEXT NOT NULL, tenant_id TEXT NOT NULL, payload BYTEA NOT NULL, priority INT NOT NULL,
+  due_at TIMESTAMPTZ NOT NULL, created_at TIMESTAMPTZ NOT NULL, max_attempts INT NOT NULL, attempts INT NOT NULL,
+  deliveries INT NOT NULL, lease_token TEXT NULL, lease_owner TEXT NULL, claimed_at TIMESTAMPTZ NULL,
+  finished_at TIMESTAMPTZ NOT NULL);
+CREATE INDEX raw_history_job ON raw_history (job_id);
 """
 CLAIM = """
 WITH picked AS MATERIALIZED (
   SELECT id FROM raw_jobs WHERE queue = 'default' AND status = 'ready' AND due_at <= now()
   ORDER BY priority DESC, due_at, id LIMIT %s FOR UPDATE SKIP LOCKED)
-UPDATE raw_jobs j SET status = 'inflight', owner = 'me', claimed_at = now() FROM picked WHERE j.id = picked.id
-RETURNING j.id, j.type, j.payload
+UPDATE raw_jobs j
+SET status = 'inflight', lease_token = replace(gen_random_uuid()::text, '-', ''), lease_owner = 'me',
+    lease_expires_at = now() + interval '5 minutes', claimed_at = now(), deliveries = deliveries + 1
+FROM picked WHERE j.id = picked.id
+RETURNING j.id, j.type, j.tenant_id, j.payload, j.priority, j.due_at, j.created_at, j.max_attempts, j.attempts,
+          j.deliveries, j.lease_token
 """
 FINISH = """
 WITH gone AS (DELETE FROM raw_jobs WHERE id = ANY(%s) RETURNING *)
-INSERT INTO raw_history SELECT id, queue, type, payload, priority, created_at, owner, claimed_at, now() FROM gone
+INSERT INTO raw_history (job_id, queue, type, tenant_id, payload, priority, due_at, created_at, max_attempts, attempts,
+                         deliveries, lease_token, lease_owner, claimed_at, finished_at)
+SELECT id, queue, type, tenant_id, payload, priority, due_at, created_at, max_attempts, attempts, deliveries,
+       lease_token, lease_owner, claimed_at, now() FROM gone
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ class TokenCheckDropped(MemoryDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         with self._writing() as state:
             held = {item.id: state.jobs[item.id].lease_token for item in settlements if item.id in state.jobs}
-        return super()._settle([replace(item, token=held.get(item.id) or item.token) for item in settlements], now)
+        return super()._settle([item._replace(token=held.get(item.id) or item.token) for item in settlements], now)
 
 
 class LeaseLastsAMomentTooLong(MemoryDriver):
@@ -61,9 +60,9 @@ class OneTokenForAll(MemoryDriver):
         leased = super()._reserve(*args)
         with self._writing() as state:
             for item in leased:
-                state.put("jobs", item.job.id, replace(item.job, lease_token=ONE_TOKEN))
+                state.put("jobs", item.job.id, item.job._replace(lease_token=ONE_TOKEN))
         return [
-            replace(x, job=replace(x.job, lease_token=ONE_TOKEN), lease=replace(x.lease, token=ONE_TOKEN))
+            x._replace(job=x.job._replace(lease_token=ONE_TOKEN), lease=x.lease._replace(token=ONE_TOKEN))
             for x in leased
         ]
 
@@ -87,14 +86,14 @@ class RunAtKeptOnReclaim(MemoryDriver):
         freed = super()._take_back(state, queues, now)
         for job_id, run_at in before.items():
             if job_id in state.jobs and state.jobs[job_id].status is Status.READY:
-                state.put("jobs", job_id, replace(state.jobs[job_id], run_at=run_at))
+                state.put("jobs", job_id, state.jobs[job_id]._replace(run_at=run_at))
         return freed
 
 
 class DeliveriesNotRaised(MemoryDriver):
     def _reserve(self, *args: Any) -> Leased:
         leased = [
-            replace(x, job=replace(x.job, deliveries=max(1, x.job.deliveries - 1))) for x in super()._reserve(*args)
+            x._replace(job=x.job._replace(deliveries=max(1, x.job.deliveries - 1))) for x in super()._reserve(*args)
         ]
         with self._writing() as state:
             for item in leased:
@@ -117,7 +116,7 @@ class ReleaseBurnsAnAttempt(MemoryDriver):
             for item, result in zip(settlements, results, strict=True):
                 if item.kind is Settle.RELEASE and result is Status.READY:
                     job = state.jobs[item.id]
-                    state.put("jobs", item.id, replace(job, attempts=job.attempts + 1))
+                    state.put("jobs", item.id, job._replace(attempts=job.attempts + 1))
         return results
 
 
@@ -230,7 +229,7 @@ class LowerPriorityFirst(MemoryDriver):
     def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, *rest: Any) -> Leased:
         with self._writing() as state:
             for job in list(state.jobs.values()):
-                state.jobs[job.id] = replace(job, priority=-job.priority)
+                state.jobs[job.id] = job._replace(priority=-job.priority)
             state.ready.clear()
             for job in list(state.jobs.values()):
                 state._index(job)

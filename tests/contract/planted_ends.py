@@ -34,7 +34,7 @@ class CancelForgottenWhenTheLeaseEnds(MemoryDriver):
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         for job in list(state.jobs.values()):
             if job.cancel_requested_at is not None:
-                state.put("jobs", job.id, replace(job, cancel_requested_at=None))
+                state.put("jobs", job.id, job._replace(cancel_requested_at=None))
         return super()._take_back(state, queues, now)
 
 
@@ -55,7 +55,7 @@ class DlqRecordStays(MemoryDriver):
             before = dict(state.jobs)
             met, moved = super()._redrive(filter, after, limit, plan)
             for job_id in met:
-                state.put("jobs", job_id, replace(state.jobs[job_id], dlq_reason=before[job_id].dlq_reason))
+                state.put("jobs", job_id, state.jobs[job_id]._replace(dlq_reason=before[job_id].dlq_reason))
             return met, moved
 
 

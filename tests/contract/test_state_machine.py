@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ class LosesATime(MemoryDriver):
             status = super()._cancel(id, now)
             if status is Status.INFLIGHT:
                 job = state.jobs[id]
-                state.put("jobs", id, replace(job, updated_at=job.created_at))
+                state.put("jobs", id, job._replace(updated_at=job.created_at))
             return status
 
 

@@ -95,7 +95,7 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
         "until": NOON + HOUR,
         "limit": 10,
         "types": None,
-        "tokens": new_tokens(10),
+        "secret": new_tokens(1)[0],
         "owner": "worker-1",
         "sweep_first": True,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskharbor.drivers.postgres.frontier import SHARE, SLOW_IN_A_ROW, SLOW_S, Frontier, Point
+from taskharbor.drivers.postgres.frontier import MANY_BLOCKS, SHARE, SLOW_IN_A_ROW, SLOW_S, Frontier, Point
 from taskharbor.testing.times import NOON, SECOND, FakeClock
 
 FIRST = Point(0, NOON, "a")
@@ -15,6 +15,7 @@ def slow_frontier(clock: FakeClock) -> Frontier:
     frontier = Frontier(clock.monotonic)
     for _ in range(SLOW_IN_A_ROW):
         frontier.walked(SLOW, 1, FIRST)
+    frontier.judged(MANY_BLOCKS + 1)
     return frontier
 
 
@@ -69,11 +70,12 @@ def test_whole_walks_come_back_now_and_then_and_take_only_their_share_of_the_tim
     assert frontier.floor() is None
 
 
-def test_one_quick_walk_ends_the_detour() -> None:
+def test_a_head_that_is_no_longer_buried_ends_the_detour() -> None:
     clock = FakeClock()
     frontier = slow_frontier(clock)
     clock.advance(SLOW / SHARE)
-    frontier.walked(0.0, 1, SECOND_JOB)
+    assert frontier.walked(0.0, 1, SECOND_JOB)
+    frontier.judged(MANY_BLOCKS)
     assert frontier.floor() is None
 
 
@@ -83,11 +85,10 @@ def test_a_slow_walk_that_found_nothing_keeps_the_floor_it_had() -> None:
     assert frontier.floor() == FIRST
 
 
-def test_a_slow_machine_is_told_from_dead_entries_once_and_then_again() -> None:
-    clock = FakeClock()
-    frontier = Frontier(clock.monotonic)
+def test_a_slow_machine_is_told_from_dead_entries() -> None:
+    frontier = Frontier(FakeClock().monotonic)
     told = [frontier.walked(SLOW, 1, FIRST) for _ in range(SLOW_IN_A_ROW)]
     assert told == [False] * (SLOW_IN_A_ROW - 1) + [True]
-    frontier.acquitted()
+    frontier.judged(10)
     assert frontier.floor() is None
     assert frontier.walked(SLOW, 1, FIRST) is False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,12 +27,12 @@ TOKEN = "a" * 32
 
 def ready(**changes: Any) -> Job:
     job = job_from_admitted(admit([NewJob("t", b"{}", max_attempts=3)], NOON, LIMITS).fresh[0])
-    return replace(job, **changes)
+    return job._replace(**changes)
 
 
 def inflight(**changes: Any) -> Job:
     held = transitions.reserve(ready(), token=TOKEN, owner="ada", now=NOON, lease_for=MINUTE)
-    return replace(held, **changes)
+    return held._replace(**changes)
 
 
 def settlement(kind: Settle) -> Settlement:
@@ -329,7 +328,7 @@ def test_a_redriven_job_starts_over_with_nothing_held_against_it(reset: bool, at
 
 
 def test_a_clone_is_a_new_job_without_a_past_or_a_key() -> None:
-    copy = transitions.clone(replace(dead(), idempotency_key="k", dedupe_scope="s"), THEN, id="new", run_at=None)
+    copy = transitions.clone(dead()._replace(idempotency_key="k", dedupe_scope="s"), THEN, id="new", run_at=None)
     assert (copy.id, copy.status, copy.created_at) == ("new", Status.READY, THEN)
     assert (copy.attempts, copy.deliveries, copy.forgiven, copy.last_error) == (0, 0, 0, "")
     assert (copy.idempotency_key, copy.dedupe_scope) == (None, None)
@@ -345,7 +344,7 @@ def test_every_settle_of_every_inflight_job_keeps_to_the_table(
     moved = settled(kind, job)
     assert moved.job.status in LEGAL[Status.INFLIGHT, kind.value]
     assert moved.job.updated_at == THEN
-    assert all(_is_aware(getattr(moved.job, field.name)) for field in fields(Job))
+    assert all(_is_aware(getattr(moved.job, name)) for name in Job._fields)
 
 
 def _is_aware(value: object) -> bool:

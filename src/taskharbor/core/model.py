@@ -1,4 +1,7 @@
-"""The values that cross the driver boundary. All of them are immutable."""
+"""The values that cross the driver boundary. All of them are immutable.
+
+Those that come by the ten thousand a second are named tuples, which cost a fifth of a frozen dataclass to make.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_TENANT: Final = "default"
@@ -92,8 +95,7 @@ class NewJob:
             object.__setattr__(self, "max_attempts", max_retries)
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """What enqueue did: the id, and whether the job was already there under the same key."""
 
     id: str
@@ -109,8 +111,7 @@ class Progress:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A job as the store keeps it."""
 
     id: str
@@ -158,8 +159,7 @@ class Job:
         return str(self.status)
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """Temporary ownership of a job. Every settle and extend must show the token."""
 
     token: str
@@ -168,8 +168,7 @@ class Lease:
     cancel_requested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedJob:
+class LeasedJob(NamedTuple):
     job: Job
     lease: Lease
 
@@ -184,8 +183,7 @@ class RetryUpdate:
     failed_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """One way to end one lease. Build it with the method named after the operation."""
 
     kind: Settle

@@ -9,7 +9,6 @@ them all to the same results.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -58,8 +57,7 @@ def check_lease(job: Job, token: str, now: datetime) -> None:
 
 
 def reserve(job: Job, *, token: str, owner: str, now: datetime, lease_for: timedelta) -> Job:
-    return replace(
-        job,
+    return job._replace(
         status=Status.INFLIGHT,
         lease_token=token,
         lease_owner=owner,
@@ -75,8 +73,7 @@ def reserve(job: Job, *, token: str, owner: str, now: datetime, lease_for: timed
 def extend(job: Job, extension: Extension, now: datetime) -> Job:
     """Keep the lease of `job` alive. The caller has checked it with `check_lease` and the duration before that."""
     assert isinstance(extension.lease_for, timedelta)
-    return replace(
-        job,
+    return job._replace(
         lease_expires_at=now + extension.lease_for,
         started_at=extension.started_at or job.started_at,
         progress=extension.progress or job.progress,
@@ -119,8 +116,7 @@ def settle(job: Job, settlement: Settlement, now: datetime) -> Moved:
         after = _ended(job, Status.CANCELLED, now, started_at=started_at)
         return Moved(after, _fact(job, after, Outcome.CANCELLED, now, started_at, error=error))
     if kind is Settle.FAIL:
-        after = replace(
-            _ended(job, Status.DLQ, now, started_at=started_at),
+        after = _ended(job, Status.DLQ, now, started_at=started_at)._replace(
             dlq_reason=settlement.reason,
             dlq_code=settlement.code,
             dlq_failed_at=now,
@@ -132,8 +128,7 @@ def settle(job: Job, settlement: Settlement, now: datetime) -> Moved:
     if kind is Settle.RETRY:
         update = settlement.update
         assert update is not None
-        after = replace(
-            _back(job, now),
+        after = _back(job, now)._replace(
             run_at=update.run_at,
             due_at=update.run_at or now,
             attempts=update.attempts,
@@ -141,10 +136,10 @@ def settle(job: Job, settlement: Settlement, now: datetime) -> Moved:
             failed_at=update.failed_at,
         )
         return Moved(after, _fact(job, after, Outcome.RETRIED, now, started_at, update.last_error))
-    after = replace(_back(job, now), forgiven=job.forgiven + 1)
+    after = _back(job, now)._replace(forgiven=job.forgiven + 1)
     if kind is Settle.SNOOZE:
         assert settlement.run_at is not None
-        after = replace(after, run_at=settlement.run_at, due_at=settlement.run_at)
+        after = after._replace(run_at=settlement.run_at, due_at=settlement.run_at)
         return Moved(after, _fact(job, after, Outcome.SNOOZED, now, started_at))
     # A released job that never started was not attempted: history has nothing to say of it.
     fact = _fact(job, after, Outcome.RELEASED, now, started_at) if known_start is not None else None
@@ -159,8 +154,7 @@ def lapse(job: Job, now: datetime, limits: Limits, why: str) -> Moved:
         after = _ended(job, Status.CANCELLED, now, started_at=started_at)
         return Moved(after, _fact(job, after, Outcome.LAPSED, now, started_at, why))
     if job.deliveries - job.forgiven >= job.max_attempts + limits.crash_allowance:
-        after = replace(
-            _ended(job, Status.DLQ, now, started_at=started_at),
+        after = _ended(job, Status.DLQ, now, started_at=started_at)._replace(
             dlq_reason=CRASH_LOOP_TEXT,
             dlq_code=Reason.CRASH_LOOP.value,
             dlq_failed_at=now,
@@ -171,7 +165,7 @@ def lapse(job: Job, now: datetime, limits: Limits, why: str) -> Moved:
         return Moved(after, fact)
     # The job became due when its lease ended, or now if the lease was taken back before that.
     due_at = min(job.lease_expires_at or now, now)
-    after = replace(_back(job, now), run_at=None, due_at=due_at)
+    after = _back(job, now)._replace(run_at=None, due_at=due_at)
     return Moved(after, _fact(job, after, Outcome.LAPSED, now, started_at, why))
 
 
@@ -188,15 +182,14 @@ def expire(job: Job, now: datetime) -> Moved:
 def cancel(job: Job, now: datetime) -> Moved:
     """Cancel a ready job at once; ask the worker of an inflight one to stop."""
     if job.status is Status.INFLIGHT:
-        return Moved(replace(job, cancel_requested_at=job.cancel_requested_at or now, updated_at=now), None)
-    after = _ended(replace(job, cancel_requested_at=now), Status.CANCELLED, now, started_at=None)
+        return Moved(job._replace(cancel_requested_at=job.cancel_requested_at or now, updated_at=now), None)
+    after = _ended(job._replace(cancel_requested_at=now), Status.CANCELLED, now, started_at=None)
     return Moved(after, _fact(job, after, Outcome.CANCELLED, now, None, attempted=False))
 
 
 def redrive(job: Job, now: datetime, *, run_at: datetime | None, reset_attempts: bool) -> Job:
     """A DLQ job goes back to ready. Its deliveries go on rising (they fence), but none is held against it."""
-    return replace(
-        job,
+    return job._replace(
         status=Status.READY,
         run_at=run_at,
         due_at=run_at or now,
@@ -214,8 +207,7 @@ def redrive(job: Job, now: datetime, *, run_at: datetime | None, reset_attempts:
 
 def clone(job: Job, now: datetime, *, id: str, run_at: datetime | None) -> Job:
     """A new job with the work of `job` and nothing of its past. It takes no idempotency key: the old job has it."""
-    return replace(
-        redrive(job, now, run_at=run_at, reset_attempts=True),
+    return redrive(job, now, run_at=run_at, reset_attempts=True)._replace(
         id=id,
         deliveries=0,
         forgiven=0,
@@ -229,8 +221,7 @@ def clone(job: Job, now: datetime, *, id: str, run_at: datetime | None) -> Job:
 
 
 def _back(job: Job, now: datetime) -> Job:
-    return replace(
-        job,
+    return job._replace(
         status=Status.READY,
         lease_token=None,
         lease_owner=None,
@@ -242,8 +233,7 @@ def _back(job: Job, now: datetime) -> Job:
 
 
 def _ended(job: Job, status: Status, now: datetime, *, started_at: datetime | None, result: bytes | None = None) -> Job:
-    return replace(
-        job,
+    return job._replace(
         status=status,
         lease_token=None,
         lease_owner=None,

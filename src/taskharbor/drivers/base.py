@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -362,7 +361,7 @@ class BaseDriver(StoreOperations):
             self.limits.check_size(item.result, "result")
         started_at = None if item.started_at is None else checked(item.started_at, "started_at")
         if item.kind is Settle.ACK:
-            return item if started_at is item.started_at else replace(item, started_at=started_at)
+            return item if started_at is item.started_at else item._replace(started_at=started_at)
         update = item.update
         if item.kind is Settle.RETRY:
             if update is None:
@@ -376,8 +375,7 @@ class BaseDriver(StoreOperations):
         code = item.code
         if item.kind is Settle.FAIL:
             code = check_name(str(code), "code", 64)
-        return replace(
-            item,
+        return item._replace(
             update=update,
             reason=check_error(item.reason, "reason"),
             code=code,

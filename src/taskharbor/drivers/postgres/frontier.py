@@ -15,9 +15,10 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 SLOW_S: Final = 0.01
-SLOW_PER_JOB_S: Final = 0.00001
+SLOW_PER_JOB_S: Final = 0.000025
+"""What a claim and the settles sent with it take while nothing is wrong, with room to spare."""
 SLOW_IN_A_ROW: Final = 3
-"""A hiccup is not a backlog of dead entries: only several slow walks in a row count."""
+"""A hiccup is not a backlog of dead entries: only several slow walks in a row are looked into."""
 MANY_BLOCKS: Final = 300
 """Blocks that finding the head of the queue reads when it walks over dead entries; otherwise it reads a handful."""
 SHARE: Final = 0.05
@@ -39,33 +40,33 @@ class Frontier:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._slow_walks = 0
+        self._buried = False
         self._next_walk = 0.0
         self._floor: Point | None = None
 
     def floor(self) -> Point | None:
         """The last job claimed, to start behind it, or None when this claim should walk the whole way."""
         with self._lock:
-            if self._slow_walks < SLOW_IN_A_ROW or self._monotonic() >= self._next_walk:
+            if not self._buried or self._monotonic() >= self._next_walk:
                 return None
             return self._floor
 
     def walked(self, seconds: float, jobs: int, last: Point | None) -> bool:
-        """A whole claim took this long before its first job, and ended at `last`. True when there have now been
-        enough slow ones in a row: somebody should see whether dead entries are the reason, or a busy machine."""
+        """A whole claim took this long and ended at `last`. True when somebody should see whether dead entries are
+        to blame, or a busy machine, and say so with `judged`."""
         with self._lock:
-            slow = SLOW_S + SLOW_PER_JOB_S * jobs
-            # Once slow, quick must be clearly quick, or the claims would go to and fro.
-            if seconds < (slow if self._slow_walks < SLOW_IN_A_ROW else slow / 3):
+            if not self._buried and seconds < SLOW_S + SLOW_PER_JOB_S * jobs:
                 self._slow_walks = 0
                 return False
             self._slow_walks += 1
             self._next_walk = self._monotonic() + seconds / SHARE
             self._floor = last or self._floor
-            return self._slow_walks == SLOW_IN_A_ROW
+            return self._buried or self._slow_walks >= SLOW_IN_A_ROW
 
-    def acquitted(self) -> None:
-        """It was not the dead entries: go on walking the whole way."""
+    def judged(self, blocks: int) -> None:
+        """Finding the head of the queue reads this many blocks."""
         with self._lock:
+            self._buried = blocks > MANY_BLOCKS
             self._slow_walks = 0
 
     def continued(self, last: Point | None) -> None:

@@ -15,7 +15,7 @@ from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskH
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
-from taskharbor.drivers.postgres.frontier import MANY_BLOCKS, Frontier, Point
+from taskharbor.drivers.postgres.frontier import Frontier, Point
 from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_row, text_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
@@ -95,15 +95,14 @@ class Queueing:
             started = time.monotonic()
             claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
             walk += time.monotonic() - started
-        seconds = float(claimed[0][-1]) if claimed else walk
-        if frontier.walked(seconds, len(claimed), _last(claimed)) and not self._head_is_buried(queues[0]):
-            frontier.acquitted()
+        if frontier.walked(walk, len(claimed) + len(settlements), _last(claimed)):
+            frontier.judged(self._blocks_to_head(queues[0]))
         return results, claimed
 
-    def _head_is_buried(self, queue: str) -> bool:
-        """Whether dead entries stand in front of the queue, by what is read and not by how long it takes."""
+    def _blocks_to_head(self, queue: str) -> int:
+        """How much finding the head of the queue reads: what is read tells more than how long it takes."""
         plan = self._session.run("explain_head", {"queue": queue})[0][0][0]["Plan"]
-        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"]) > MANY_BLOCKS
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
     def sweep_params(self, queues: Sequence[str], now: datetime, owners: Sequence[str] | None = None) -> dict[str, Any]:
         return {

@@ -25,7 +25,7 @@ def leased_from_row(row: Sequence[Any], owner: str, now: datetime, until: dateti
     """A row that `claim` returned. What every job of the claim has in common is not sent."""
     (
         id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
-        attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at, _,
+        attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at,
     ) = row  # fmt: skip
     job = Job(
         id, type, queue, tenant_id, payload, json.loads(meta) if meta else {}, priority, run_at, due_at, expires_at,

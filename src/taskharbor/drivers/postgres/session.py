@@ -139,17 +139,18 @@ class Session:
 
 def _configure(connection: Connection[Any]) -> None:
     connection.autocommit = True
-    connection.execute("SET TIME ZONE 'UTC'")
     # Behind a pooler the server process is not the one that said hello. Two clients would then use each other's
     # prepared statements, so do without them, and leave no setting behind for whoever comes next.
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    pooled = row is None or row[0] != connection.info.backend_pid
+    row = connection.execute("SELECT set_config('TimeZone', 'UTC', false), pg_backend_pid()").fetchone()
+    pooled = row is None or row[1] != connection.info.backend_pid
     connection.prepare_threshold = None if pooled else 0
     if not pooled:
-        # Every statement here finds its rows through an index. Plans made while the tables were empty, or from
-        # statistics of another hour, must not think otherwise.
-        connection.execute("SET enable_seqscan = off")
-        connection.execute("SET plan_cache_mode = force_generic_plan")
+        # Every hot statement finds its rows through an index. Plans made while the tables were empty, or from
+        # statistics of another hour, must not think otherwise. Compiling them costs more than running them.
+        connection.execute(
+            "SELECT set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false), "
+            "set_config('plan_cache_mode', 'force_generic_plan', false)"
+        )
 
 
 def store_time(connection: Connection[Row]) -> datetime:

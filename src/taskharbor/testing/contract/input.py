@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta, timezone
 from typing import Any, Final
 
@@ -160,5 +159,5 @@ class InputContract:
         leased = leased_job(driver)
         good = Settlement.ack(leased.job.id, leased.lease.token)
         with pytest.raises(PayloadTooLarge):
-            driver.settle([good, replace(good, result=b"x" * (MIB + 1))], now=NOON)
+            driver.settle([good, good._replace(result=b"x" * (MIB + 1))], now=NOON)
         assert driver.get(leased.job.id) == leased.job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -200,7 +199,7 @@ class LeaseContract:
         driver.ack(job_id, leased.lease.token, now=NOON)
         leased_job(driver, id="Here")
         for absent in ("there", "There ", "here", "", "x" * 300):
-            stranger = LeasedJob(replace(leased.job, id=absent), leased.lease)
+            stranger = LeasedJob(leased.job._replace(id=absent), leased.lease)
             with pytest.raises(JobNotFound) as caught:
                 touch(driver, stranger, leased.lease.token, NOON)
             assert isinstance(caught.value, JobNotInflight)

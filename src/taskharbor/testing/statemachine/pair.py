@@ -45,14 +45,15 @@ class Side:
             return type(value).__name__
         if isinstance(value, Counts):
             return (dict(value), value.queues, value.scheduled)
-        if is_dataclass(value) and not isinstance(value, type):
+        names = _field_names(value)
+        if names:
             record: dict[str, Any] = {"": type(value).__name__}
-            for field in fields(value):
-                given = getattr(value, field.name)
-                if field.name in _UNCOMPARED:
+            for name in names:
+                given = getattr(value, name)
+                if name in _UNCOMPARED:
                     continue
-                named = field.name in _IDENTITIES or field.name in _TOKENS
-                record[field.name] = self._common.get(given, given) if named else self.plain(given)
+                named = name in _IDENTITIES or name in _TOKENS
+                record[name] = self._common.get(given, given) if named else self.plain(given)
             return record
         if isinstance(value, Mapping):
             return {key: self.plain(inner) for key, inner in value.items()}
@@ -158,3 +159,10 @@ def _differences(found: Any, expected: Any, path: str) -> list[str]:
             lines += [f"  only one has {item!r}" for item in longer[min(len(found), len(expected)) :]]
         return lines
     return [f"  {path or 'the answer'}: {found!r}, the memory driver says {expected!r}"]
+
+
+def _field_names(value: Any) -> Sequence[str]:
+    """The fields of a dataclass or of a named tuple; none for anything else."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return [field.name for field in fields(value)]
+    return getattr(value, "_fields", ())

@@ -36,5 +36,4 @@ SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || 
 WHERE j.ctid = ANY (ARRAY(SELECT place FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
-          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
-          EXTRACT(EPOCH FROM clock_timestamp() - statement_timestamp());
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at;
