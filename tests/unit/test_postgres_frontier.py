@@ -14,7 +14,7 @@ def slow_frontier(clock: FakeClock) -> Frontier:
     """A frontier behind which whole walks have become slow."""
     frontier = Frontier(clock.monotonic)
     for _ in range(SLOW_IN_A_ROW):
-        frontier.walked(SLOW, 1, FIRST)
+        frontier.walked(SLOW, 1, lambda: FIRST)
     frontier.judged(MANY_BLOCKS + 1)
     return frontier
 
@@ -26,22 +26,22 @@ def test_a_new_frontier_lets_every_claim_walk_the_whole_way() -> None:
 def test_quick_walks_keep_it_that_way() -> None:
     frontier = Frontier()
     for _ in range(100):
-        frontier.walked(SLOW_S / 2, 1, FIRST)
+        frontier.walked(SLOW_S / 2, 1, lambda: FIRST)
     assert frontier.floor() is None
 
 
 def test_one_hiccup_between_quick_walks_changes_nothing() -> None:
     frontier = Frontier()
     for _ in range(SLOW_IN_A_ROW):
-        frontier.walked(SLOW, 1, FIRST)
-        frontier.walked(0.0, 1, FIRST)
+        frontier.walked(SLOW, 1, lambda: FIRST)
+        frontier.walked(0.0, 1, lambda: FIRST)
     assert frontier.floor() is None
 
 
 def test_a_walk_that_brings_many_jobs_may_take_longer() -> None:
     frontier = Frontier()
     for _ in range(SLOW_IN_A_ROW):
-        frontier.walked(SLOW, 2_000, FIRST)
+        frontier.walked(SLOW, 2_000, lambda: FIRST)
     assert frontier.floor() is None
 
 
@@ -74,21 +74,21 @@ def test_a_head_that_is_no_longer_buried_ends_the_detour() -> None:
     clock = FakeClock()
     frontier = slow_frontier(clock)
     clock.advance(SLOW / SHARE)
-    assert frontier.walked(0.0, 1, SECOND_JOB)
+    assert frontier.walked(0.0, 1, lambda: SECOND_JOB)
     frontier.judged(MANY_BLOCKS)
     assert frontier.floor() is None
 
 
 def test_a_slow_walk_that_found_nothing_keeps_the_floor_it_had() -> None:
     frontier = slow_frontier(FakeClock())
-    frontier.walked(SLOW, 0, None)
+    frontier.walked(SLOW, 0, lambda: None)
     assert frontier.floor() == FIRST
 
 
 def test_a_slow_machine_is_told_from_dead_entries() -> None:
     frontier = Frontier(FakeClock().monotonic)
-    told = [frontier.walked(SLOW, 1, FIRST) for _ in range(SLOW_IN_A_ROW)]
+    told = [frontier.walked(SLOW, 1, lambda: FIRST) for _ in range(SLOW_IN_A_ROW)]
     assert told == [False] * (SLOW_IN_A_ROW - 1) + [True]
     frontier.judged(10)
     assert frontier.floor() is None
-    assert frontier.walked(SLOW, 1, FIRST) is False
+    assert frontier.walked(SLOW, 1, lambda: FIRST) is False

@@ -64,6 +64,8 @@ def check_text(value: str, what: str, longest: int) -> str:
 
 def is_storable(text: str) -> bool:
     """Whether every store could hold this text."""
+    if text.isascii():  # much quicker than the search, and nearly always so
+        return "\0" not in text
     return _UNSTORABLE.search(text) is None
 
 

@@ -51,8 +51,8 @@ class Frontier:
                 return None
             return self._floor
 
-    def walked(self, seconds: float, jobs: int, last: Point | None) -> bool:
-        """A whole claim took this long and ended at `last`. True when somebody should see whether dead entries are
+    def walked(self, seconds: float, jobs: int, last: Callable[[], Point | None]) -> bool:
+        """A whole claim took this long and ended at `last()`. True when somebody should see whether dead entries are
         to blame, or a busy machine, and say so with `judged`."""
         with self._lock:
             if not self._buried and seconds < SLOW_S + SLOW_PER_JOB_S * jobs:
@@ -60,7 +60,7 @@ class Frontier:
                 return False
             self._slow_walks += 1
             self._next_walk = self._monotonic() + seconds / SHARE
-            self._floor = last or self._floor
+            self._floor = last() or self._floor
             return self._buried or self._slow_walks >= SLOW_IN_A_ROW
 
     def judged(self, blocks: int) -> None:

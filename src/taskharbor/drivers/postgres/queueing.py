@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from psycopg import Connection
@@ -16,13 +17,16 @@ from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
 from taskharbor.drivers.postgres.frontier import Frontier, Point
-from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_row, text_array
+from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 
 T = TypeVar("T", Settlement, Extension)
 
 MOST_FRONTIERS: Final = 1_000
+_PRIORITY: Final = itemgetter(6)
+_DUE_ORDER: Final = itemgetter(8, 0)
+"""Of the rows that a claim returns: due time and id."""
 _BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
 _STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
 
@@ -61,9 +65,9 @@ class Queueing:
             "owner": owner,
         }
         results, claimed = self._settle_and_claim(settlements, queues, claim)
-        leased = [leased_from_row(row, owner, now, now + lease_for) for row in claimed]
-        leased.sort(key=lambda item: (-item.job.priority, item.job.due_at, item.job.id))
-        return results, leased
+        claimed.sort(key=_DUE_ORDER)
+        claimed.sort(key=_PRIORITY, reverse=True)
+        return results, leased_from_rows(claimed, owner, now, now + lease_for)
 
     def _settle_and_claim(
         self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
@@ -95,7 +99,7 @@ class Queueing:
             started = time.monotonic()
             claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
             walk += time.monotonic() - started
-        if frontier.walked(walk, len(claimed) + len(settlements), _last(claimed)):
+        if frontier.walked(walk, len(claimed) + len(settlements), lambda: _last(claimed)):
             frontier.judged(self._blocks_to_head(queues[0]))
         return results, claimed
 
@@ -125,6 +129,8 @@ class Queueing:
     ) -> Settled:
         """What became of each settlement. `claimed` are the jobs that the same round trip leased afterwards: what it
         did not settle of those was not inflight before."""
+        if len(calls) == 1 and len(rows[0]) == len(settlements):  # the usual case: a batch of one kind, none stale
+            return [_STATUS[calls[0][0]]] * len(settlements)
         done: dict[tuple[str, str], Status] = {}
         for (name, _), settled in zip(calls, rows, strict=True):
             done.update(((id, token), _STATUS[name]) for id, token in settled)
@@ -222,9 +228,11 @@ class Queueing:
 
 def _last(claimed: Sequence[Row]) -> Point | None:
     """The job that comes last in the order of claims."""
-    points = ((-row[6], row[8], row[0]) for row in claimed)
-    last = max(points, default=None)
-    return None if last is None else Point(-last[0], last[1], last[2])
+    if not claimed:
+        return None
+    lowest = min(map(_PRIORITY, claimed))
+    due_at, job_id = max(_DUE_ORDER(row) for row in claimed if row[6] == lowest)
+    return Point(lowest, due_at, job_id)
 
 
 def _settle_calls(settlements: Sequence[Settlement], now: datetime) -> list[Call]:

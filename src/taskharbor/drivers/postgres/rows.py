@@ -21,19 +21,25 @@ def job_from_row(row: Sequence[Any]) -> Job:
     return Job(*values)
 
 
-def leased_from_row(row: Sequence[Any], owner: str, now: datetime, until: datetime) -> LeasedJob:
-    """A row that `claim` returned. What every job of the claim has in common is not sent."""
-    (
+def leased_from_rows(rows: Sequence[Sequence[Any]], owner: str, now: datetime, until: datetime) -> list[LeasedJob]:
+    """Rows that `claim` returned. What every job of the claim has in common is not sent.
+
+    This runs for every job there is, so it makes the tuples by hand.
+    """
+    make = tuple.__new__
+    leased = []
+    for (
         id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
         attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at,
-    ) = row  # fmt: skip
-    job = Job(
-        id, type, queue, tenant_id, payload, json.loads(meta) if meta else {}, priority, run_at, due_at, expires_at,
-        timeout_from_nanos(timeout_nanos), max_attempts, attempts, deliveries, forgiven, last_error, failed_at,
-        Status.INFLIGHT, token, owner, until, None, None, None, None, idempotency_key, dedupe_scope, None, None,
-        created_at, now, now, None, None,
-    )  # fmt: skip
-    return LeasedJob(job, Lease(token, until, owner))
+    ) in rows:  # fmt: skip
+        job = (
+            id, type, queue, tenant_id, payload, json.loads(meta) if meta else {}, priority, run_at, due_at,
+            expires_at, timeout_from_nanos(timeout_nanos) if timeout_nanos else None, max_attempts, attempts,
+            deliveries, forgiven, last_error, failed_at, Status.INFLIGHT, token, owner, until, None, None, None, None,
+            idempotency_key, dedupe_scope, None, None, created_at, now, now, None, None,
+        )  # fmt: skip
+        leased.append(make(LeasedJob, (make(Job, job), make(Lease, (token, until, owner, False)))))
+    return leased
 
 
 def attempt_from_row(row: Sequence[Any]) -> Attempt:
