@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from taskharbor.core.errors import InvalidTime
+from taskharbor.core.errors import InvalidTime, TaskHarborError
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -65,14 +65,35 @@ class StoreClock:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._anchor: tuple[datetime, float] | None = None
+        self._refresh_at = 0.0
 
     def now(self) -> datetime:
-        with self._lock:
-            if self._anchor is None or self._monotonic() - self._anchor[1] >= self._refresh_s:
-                before = self._monotonic()
+        anchor = self._anchor
+        if anchor is None or self._monotonic() >= self._refresh_at:
+            anchor = self._refreshed(anchor)
+        store_time, taken = anchor
+        return store_time + timedelta(seconds=self._monotonic() - taken)
+
+    def _refreshed(self, known: tuple[datetime, float] | None) -> tuple[datetime, float]:
+        # One thread asks; whoever has an older reading goes on with that instead of waiting.
+        if not self._lock.acquire(blocking=known is None):
+            assert known is not None
+            return known
+        try:
+            if self._anchor is not None and self._monotonic() < self._refresh_at:
+                return self._anchor
+            self._refresh_at = self._monotonic() + self._refresh_s
+            before = self._monotonic()
+            try:
                 store_time = self._measure()
-                after = self._monotonic()
-                # The store read its clock somewhere between the two; the middle halves the error.
-                self._anchor = (store_time, (before + after) / 2)
-            store_time, taken = self._anchor
-            return store_time + timedelta(seconds=self._monotonic() - taken)
+            except TaskHarborError:
+                if known is None:
+                    self._refresh_at = 0.0
+                    raise
+                # An old reading is good for a while. If the store is away, the call it is for will say so.
+                return known
+            # The store read its clock somewhere between the two; the middle halves the error.
+            self._anchor = (store_time, (before + self._monotonic()) / 2)
+            return self._anchor
+        finally:
+            self._lock.release()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from psycopg.pq import Conninfo
 
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.errors import InvalidURL
@@ -19,6 +21,7 @@ from taskharbor.core.model import (
     Job,
     JobFilter,
     Leadership,
+    NewJob,
     Page,
     QueueSettings,
     Recovery,
@@ -37,6 +40,7 @@ from taskharbor.drivers.postgres.session import Session, store_time
 from taskharbor.drivers.sqlfiles import Statements
 
 DEFAULT_POOL: Final = 10
+STREAM_FROM: Final = 2_000
 
 
 class PostgresDriver(BaseDriver):
@@ -47,11 +51,18 @@ class PostgresDriver(BaseDriver):
         url, max_size = _split_options(url)
         plain = Statements(schema.PACKAGE, prefix, "pyformat")
         self._prefix = prefix
-        self._session = Session(url, plain, max_size=max_size)
+        self._session = Session(
+            url, plain, max_size=max_size, check=lambda connection: schema.check_version(connection, prefix)
+        )
         self._enqueueing = Enqueueing(self._session, prefix, plain, Statements(schema.PACKAGE, prefix, "named"))
         self._queueing = Queueing(self._session, self.limits)
         self._inspection = Inspection(self._session, self._queueing)
         self._fleet = Fleet(self._session, self._queueing)
+
+    def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
+        if connection is None and isinstance(jobs, list | tuple) and len(jobs) >= STREAM_FROM and _are_plain(jobs):
+            return self._enqueueing.stream(jobs, self._moment(now), self.limits)
+        return super().enqueue(jobs, now, connection=connection)
 
     def migrate(self) -> None:
         self._check_open()
@@ -159,11 +170,23 @@ class PostgresDriver(BaseDriver):
         return self._fleet.prune(before, limit)
 
 
+def _are_plain(jobs: Sequence[NewJob]) -> bool:
+    """Whether none of them has a key or an id of its own, so that each can be written without a look at the rest."""
+    return all(type(job) is NewJob and job.idempotency_key is None and job.id is None for job in jobs)
+
+
 def _split_options(url: str) -> tuple[str, int]:
     """The URL for libpq, and the size of the pool, which libpq would not know."""
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     size = options.pop("max_size", str(DEFAULT_POOL))
     if not size.isdecimal() or not 1 <= int(size) <= 1_000:
         raise InvalidURL(f"max_size must be a number of connections from 1 to 1000, got {size!r}")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), "")), int(size)
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    if unknown := sorted(options.keys() - known):
+        raise InvalidURL(
+            f"unknown option {unknown[0]!r} in the URL: known are max_size, prefix, max_payload, and those of libpq, "
+            "such as sslmode, connect_timeout, application_name and options"
+        )
+    query = urlencode(options, quote_via=quote)  # libpq takes a + for what it is, not for a space
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), int(size)

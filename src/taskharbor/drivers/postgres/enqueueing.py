@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import psycopg
 from psycopg import Connection
 
 from taskharbor.core.contract import Answers
-from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
-from taskharbor.drivers.joining import Joiner, enqueue_steps
-from taskharbor.drivers.postgres.errors import translated
+from taskharbor.core.intake import Admitted, Batch, admit, check_duplicate, id_taken
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import NewJob
+from taskharbor.drivers.joining import Joiner, StoreMark, enqueue_steps, same_store
+from taskharbor.drivers.postgres.errors import translated_for_caller
 from taskharbor.drivers.postgres.session import Row, Session
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
-COPY_CHUNK: Final = 2_000
+COPY_CHUNK: Final = 1_000
 _COLUMNS: Final = (
     "id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts, "
     "created_at, updated_at, idempotency_key, dedupe_scope"
@@ -36,18 +38,41 @@ class Enqueueing:
         self._channel = f"{prefix}jobs"
         self._copy = f"COPY {prefix}jobs ({_COLUMNS}) FROM STDIN".encode()
         self._joiner = Joiner(("psycopg",), ("postgresql",), plain, named)
+        self._mark = StoreMark(lambda: str(session.run("store_id", {})[0][0]))
 
     def enqueue(self, batch: Batch) -> Answers:
         if len(batch.fresh) == 1 and not batch.chosen_ids:
             return self._enqueue_one(batch)
         return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
 
+    def stream(self, jobs: Sequence[NewJob], now: datetime, limits: Limits) -> Answers:
+        """Many plain jobs: while PostgreSQL takes in one block, the next is checked and written out. If one of them
+        is refused the transaction ends there, and nothing of the call is kept."""
+
+        def work(connection: Connection[Row]) -> Answers:
+            answers: Answers = []
+            queues: set[str] = set()
+            with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                for start in range(0, len(jobs), COPY_CHUNK):
+                    batch = admit(jobs[start : start + COPY_CHUNK], now, limits)
+                    copy.write(_copy_block(batch.fresh))
+                    answers += batch.answers
+                    queues.update(job.queue for job in batch.fresh)
+            self._notify(connection, queues)
+            return answers
+
+        return self._session.in_transaction(work)
+
     def join(self, connection: Any, batch: Batch) -> Answers:
-        with translated():
+        self._mark.know()
+        with translated_for_caller():
+            self._joiner.run(connection, same_store(self._mark))
             return self._joiner.run(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
 
     async def ajoin(self, connection: Any, batch: Batch) -> Answers:
-        with translated():
+        self._mark.know()
+        with translated_for_caller():
+            await self._joiner.arun(connection, same_store(self._mark))
             return await self._joiner.arun(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
 
     def _enqueue_one(self, batch: Batch) -> Answers:
@@ -72,18 +97,23 @@ class Enqueueing:
             return merge_answers(batch, existing)
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
-                for block in _copy_blocks(fresh):
-                    copy.write(block)
+                for start in range(0, len(fresh), COPY_CHUNK):
+                    copy.write(_copy_block(fresh[start : start + COPY_CHUNK]))
         except psycopg.errors.UniqueViolation as error:
             raise id_taken(_id_in(error)) from None
-        chosen = [job_id for job_id in batch.chosen_ids if job_id not in existing]
+        inserted = {job.id for job in fresh}
+        chosen = [job_id for job_id in batch.chosen_ids if job_id in inserted]
         if chosen:
             finished = self._session.on(connection, "id_is_taken", {"ids": chosen})
             if finished:
                 raise id_taken(finished[0][0])
-        for queue in {job.queue for job in fresh}:
-            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, queue))
+        self._notify(connection, {job.queue for job in fresh})
         return merge_answers(batch, existing)
+
+    def _notify(self, connection: Connection[Row], queues: Iterable[str]) -> None:
+        """Wake the workers that wait for these queues. Only a hint: they look by themselves too."""
+        for queue in queues:
+            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, queue))
 
     def _take_keys(self, connection: Connection[Row], batch: Batch) -> dict[str, str]:
         """Take the keys of the batch; for each that is held already, the id of its job."""
@@ -107,6 +137,9 @@ class Enqueueing:
         existing = {}
         for job in keyed:
             if job.id not in taken:
+                if (job.dedupe_scope, job.idempotency_key) not in holders:
+                    # Its holder was forgotten in between. Begin again, as after any other lost race.
+                    raise psycopg.errors.SerializationFailure("the holder of a key went away")
                 holder, payload_hash = holders[job.dedupe_scope, job.idempotency_key]
                 check_duplicate(job, holder, payload_hash)
                 existing[job.id] = holder
@@ -120,22 +153,20 @@ def _params(job: Admitted) -> dict[str, Any]:
     return job._asdict()
 
 
-def _copy_blocks(jobs: Sequence[Admitted]) -> Iterator[bytes]:
+def _copy_block(jobs: Sequence[Admitted]) -> bytes:
     """The rows in COPY's text format. All rows of a batch share their creation time, and most their other times."""
     moments = lru_cache(maxsize=1024)(lambda moment: "\\N" if moment is None else moment.isoformat())
     texts = lru_cache(maxsize=4096)(_escaped)
-    rows = iter(jobs)
-    while chunk := list(islice(rows, COPY_CHUNK)):
-        lines = []
-        for job in chunk:
-            created = moments(job.created_at)
-            lines.append(
-                f"{_escaped(job.id)}\t{texts(job.type)}\t{texts(job.queue)}\t{texts(job.tenant_id)}\t"
-                f"\\\\x{job.payload.hex()}\t{_escaped(job.meta)}\t{job.priority}\t{moments(job.run_at)}\t"
-                f"{moments(job.due_at)}\t{moments(job.expires_at)}\t{job.timeout_nanos}\t{job.max_attempts}\t"
-                f"{created}\t{created}\t{_escaped(job.idempotency_key)}\t{texts(job.dedupe_scope)}\n"
-            )
-        yield "".join(lines).encode()
+    lines = []
+    for job in jobs:
+        created = moments(job.created_at)
+        lines.append(
+            f"{_escaped(job.id)}\t{texts(job.type)}\t{texts(job.queue)}\t{texts(job.tenant_id)}\t"
+            f"\\\\x{job.payload.hex()}\t{_escaped(job.meta)}\t{job.priority}\t{moments(job.run_at)}\t"
+            f"{moments(job.due_at)}\t{moments(job.expires_at)}\t{job.timeout_nanos}\t{job.max_attempts}\t"
+            f"{created}\t{created}\t{_escaped(job.idempotency_key)}\t{texts(job.dedupe_scope)}\n"
+        )
+    return "".join(lines).encode()
 
 
 def _escaped(text: str | None) -> str:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import (
+    HOW_TO_MIGRATE,
     DriverClosed,
     SchemaMissing,
     StoreError,
@@ -18,12 +19,13 @@ from taskharbor.core.errors import (
     StoreUnavailable,
     TaskHarborError,
 )
+from taskharbor.drivers.joining import missing_in_the_callers_database
 
 RETRYABLE: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 _BY_STATE: Final[dict[str, tuple[type[TaskHarborError], str]]] = {
-    "42P01": (SchemaMissing, "the tables are not there: run 'taskharbor migrate'"),
-    "42703": (SchemaMissing, "the tables are older than this version: run 'taskharbor migrate'"),
+    "42P01": (SchemaMissing, f"the tables are not there: {HOW_TO_MIGRATE}"),
+    "42703": (SchemaMissing, f"the tables are older than this version: {HOW_TO_MIGRATE}"),
     "25006": (StoreReadOnly, "PostgreSQL accepts no writes here: connect to the primary"),
     "53100": (StoreFull, "PostgreSQL has no disk space left: free some, nothing of this call was kept"),
     "42501": (StoreReadOnly, "the database user may not do this: grant it the privileges on the tables"),
@@ -49,11 +51,36 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
+@contextmanager
+def translated_for_caller() -> Iterator[None]:
+    """The same for a connection of the caller's. SQLAlchemy keeps the error of its library in `orig`."""
+    with missing_in_the_callers_database():
+        try:
+            yield
+        except Exception as error:
+            first = getattr(error, "orig", None) or error
+            if isinstance(first, psycopg.Error):
+                raise translate(first) from error
+            if known := _known(getattr(first, "sqlstate", None), first):  # asyncpg has the same codes
+                raise known from error
+            raise
+
+
+def _known(state: str | None, error: BaseException) -> TaskHarborError | None:
+    if state not in _BY_STATE:
+        return None
+    kind, cure = _BY_STATE[state]
+    return kind(f"{cure} ({_first_line(error)})")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
 def translate(error: psycopg.Error) -> TaskHarborError:
-    text = (str(error).strip().splitlines() or ["no message"])[0]
-    if error.sqlstate in _BY_STATE:
-        kind, cure = _BY_STATE[error.sqlstate]
-        return kind(f"{cure} ({text})")
+    text = _first_line(error)
+    if known := _known(error.sqlstate, error):
+        return known
     if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
         if text.endswith("does not exist") and "database" in text:
             # While connecting, psycopg has the text of the server but not its code.

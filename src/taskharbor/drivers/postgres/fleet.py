@@ -56,25 +56,29 @@ class Fleet:
         return [Leadership(*row) for row in self._session.run("leaders", {})]
 
     def recover(self, now: datetime, dead_after: timedelta) -> Recovery:
-        def work(connection: Connection[Row]) -> Recovery:
-            run = self._session.on
-            dead = [row[0] for row in run(connection, "remove_dead_workers", {"silent_since": now - dead_after})]
-            freed = 0
-            if dead:
-                run(connection, "end_leases", {"owners": dead, "now": now})
-            queues = [row[0] for row in run(connection, "queues_to_sweep", {"now": now})]
-            if not queues:
-                return Recovery(len(dead))
-            if dead:
-                orphans = self._queueing.sweep_params(queues, now, dead)
-                while (found := len(run(connection, "take_back", orphans))) == SWEEP_BATCH:
-                    freed += found
-                freed += found
-            sweep = self._queueing.sweep_params(queues, now)
-            freed += len(run(connection, "take_back", sweep))
-            return Recovery(len(dead), freed, len(run(connection, "expire", sweep)))
+        """In short transactions, so that neither claims nor the feed wait for a large one."""
 
-        return self._session.in_transaction(work)
+        def end_dead_workers(connection: Connection[Row]) -> list[str]:
+            silent = {"silent_since": now - dead_after}
+            dead = [row[0] for row in self._session.on(connection, "remove_dead_workers", silent)]
+            if dead:
+                self._session.on(connection, "end_leases", {"owners": dead, "now": now})
+            return dead
+
+        dead = self._session.in_transaction(end_dead_workers)
+        queues = [row[0] for row in self._session.run("queues_to_sweep", {"now": now})]
+        if not queues:
+            return Recovery(len(dead))
+        freed = 0
+        if dead:
+            orphans = self._queueing.sweep_params(queues, now, dead)
+            found = SWEEP_BATCH
+            while found == SWEEP_BATCH:
+                found = len(self._session.run("take_back", orphans))
+                freed += found
+        sweep = self._queueing.sweep_params(queues, now)
+        freed += len(self._session.run("take_back", sweep))
+        return Recovery(len(dead), freed, len(self._session.run("expire", sweep)))
 
     def prune(self, before: datetime, limit: int) -> int:
         """History is read in its own order, a window at a time, until nothing old is left or enough was found."""

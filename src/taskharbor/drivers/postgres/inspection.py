@@ -12,6 +12,7 @@ from psycopg import Connection
 from taskharbor.core import transitions
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
+from taskharbor.core.limits import MAX_ID
 from taskharbor.core.model import Attempt, Counts, HistoryPage, Job, JobFilter, Page, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres.queueing import Queueing
@@ -32,7 +33,9 @@ class Inspection:
         return job_from_row(rows[0])
 
     def list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
-        rows = self._session.run("list_jobs", {**_conditions(filter), "cursor": cursor, "limit": limit + 1})
+        name = "list_jobs" if filter.ids is None else "list_chosen"
+        above_all = "\U0010ffff" * (MAX_ID + 1)
+        rows = self._session.run(name, {**_conditions(filter), "cursor": cursor or above_all, "limit": limit + 1})
         jobs = [job_from_row(row) for row in rows[:limit]]
         return Page(jobs, jobs[-1].id if len(rows) > limit else None)
 

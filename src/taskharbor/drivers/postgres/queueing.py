@@ -24,6 +24,7 @@ from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 T = TypeVar("T", Settlement, Extension)
 
 MOST_FRONTIERS: Final = 1_000
+ODD_BATCH: Final = 200
 _PRIORITY: Final = itemgetter(6)
 _DUE_ORDER: Final = itemgetter(8, 0)
 """Of the rows that a claim returns: due time and id."""
@@ -89,19 +90,31 @@ class Queueing:
         walk = time.monotonic() - started
         # Before anything is swept: a lease that has ended is to be called expired, not somebody else's.
         results = self._results(settlements, calls, settled, claim["now"], {row[0] for row in claimed})
-        if behind:
+        if behind and claimed:
             frontier.continued(_last(claimed))
             return results, claimed
         if not claimed:
+            name = "claim" if len(queues) == 1 else "claim_many"
             # Either there is nothing, or there are lapsed leases and late jobs to clear away first.
             sweep = self.sweep_params(queues, claim["now"])
             again = (name, {**claim, "sweep_first": False})
             started = time.monotonic()
             claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
-            walk += time.monotonic() - started
+            walk = time.monotonic() - started
+            if len(queues) > 1 and not claimed:
+                claimed = self._claim_one_by_one(queues, claim)
         if frontier.walked(walk, len(claimed) + len(settlements), lambda: _last(claimed)):
             frontier.judged(self._blocks_to_head(queues[0]))
         return results, claimed
+
+    def _claim_one_by_one(self, queues: tuple[str, ...], claim: Mapping[str, Any]) -> list[Row]:
+        """A claim over several queues shares its places out by a look without locks. Where others hold all the jobs it
+        chose, it comes back empty although there are more: then each queue is asked for itself."""
+        for queue in queues:
+            claimed = self._session.run("claim", {**claim, "queue": queue, "sweep_first": False})
+            if claimed:
+                return claimed
+        return []
 
     def _blocks_to_head(self, queue: str) -> int:
         """How much finding the head of the queue reads: what is read tells more than how long it takes."""
@@ -135,23 +148,29 @@ class Queueing:
         for (name, _), settled in zip(calls, rows, strict=True):
             done.update(((id, token), _STATUS[name]) for id, token in settled)
         results: Settled = []
+        odd: list[tuple[int, Settlement]] = []
         for item in settlements:
             # Popped, so that the second of two equal items is judged as the repeat it is.
             status = done.pop((item.id, item.token), None)
-            if status is not None:
-                results.append(status)
-            elif item.id in claimed:
+            if status is None and item.id in claimed:
                 results.append(
                     JobNotInflight(f"job {item.id} was ready, not inflight: its lease was settled or taken back")
                 )
-            else:
-                results.append(self._settle_slowly(item, now))
+                continue
+            if status is None:
+                odd.append((len(results), item))
+            results.append(status or Status.INFLIGHT)
+        for start in range(0, len(odd), ODD_BATCH):
+            some = odd[start : start + ODD_BATCH]
+            judged = self._settle_slowly([item for _, item in some], now)
+            for (place, _), outcome in zip(some, judged, strict=True):
+                results[place] = outcome
         return results
 
-    def _settle_slowly(self, item: Settlement, now: datetime) -> Status | TaskHarborError:
-        """One settlement that the set-based statements passed over: stale, repeated, or a cancel."""
+    def _settle_slowly(self, items: Sequence[Settlement], now: datetime) -> Settled:
+        """Settlements that the set-based statements passed over: stale, repeated, or a cancel. In order."""
 
-        def work(connection: Connection[Row]) -> Status | TaskHarborError:
+        def judge(connection: Connection[Row], item: Settlement) -> Status | TaskHarborError:
             try:
                 job = self.locked_job(connection, item.id)
                 last = self._session.on(connection, "last_attempt", {"id": item.id})
@@ -162,7 +181,7 @@ class Queueing:
                 return error
             return self.apply(connection, transitions.settle(job, item, now))
 
-        return self._session.in_transaction(work)
+        return self._session.in_transaction(lambda connection: [judge(connection, item) for item in items])
 
     # --- Single jobs -------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from psycopg import Connection, sql
-
-from taskharbor.core.errors import SchemaMissing, SchemaTooNew
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew
 from taskharbor.drivers.sqlfiles import Migration, migrations
+
+if TYPE_CHECKING:
+    # Not at run time: whoever prints the SQL connects to nothing and needs no client library.
+    from psycopg import Connection
 
 PACKAGE: Final = "taskharbor.drivers.postgres"
 # Any constant will do, as long as every version of the driver uses the same one.
@@ -39,6 +41,8 @@ def migrate(connection: Connection[Any], prefix: str) -> None:
         for migration in migrations(PACKAGE, prefix):
             if migration.version > applied:
                 _apply(connection, prefix, migration)
+        if _is_from_another_cluster(connection, prefix):
+            _settle_in(connection, prefix)
 
 
 def check_version(connection: Connection[Any], prefix: str) -> None:
@@ -48,9 +52,10 @@ def check_version(connection: Connection[Any], prefix: str) -> None:
     check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
         raise SchemaMissing(
-            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: "
-            "run 'taskharbor migrate'"
+            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: {HOW_TO_MIGRATE}"
         )
+    if _is_from_another_cluster(connection, prefix):
+        raise SchemaMissing(f"the tables were restored from another database cluster: {HOW_TO_MIGRATE}")
 
 
 def check_not_newer(applied: int, prefix: str) -> None:
@@ -61,15 +66,32 @@ def check_not_newer(applied: int, prefix: str) -> None:
 
 
 def _applied(connection: Connection[Any], prefix: str) -> int:
-    query = sql.SQL("SELECT COALESCE(max(version), 0) FROM {}").format(sql.Identifier(f"{prefix}migrations"))
-    row = connection.execute(query).fetchone()
+    row = connection.execute(f"SELECT COALESCE(max(version), 0) FROM {prefix}migrations".encode()).fetchone()
     return int(row[0]) if row else 0
+
+
+def _is_from_another_cluster(connection: Connection[Any], prefix: str) -> bool:
+    row = connection.execute(
+        f"SELECT value <> (SELECT system_identifier FROM pg_control_system())::text "
+        f"FROM {prefix}meta WHERE key = 'cluster'".encode()
+    ).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _settle_in(connection: Connection[Any], prefix: str) -> None:
+    """The transaction ids of a dump mean nothing here, and most are yet to come. All those rows are in, so they go
+    before everything that this cluster writes, in the order they had."""
+    connection.execute(f"UPDATE {prefix}history SET xid = '3'".encode())
+    connection.execute(
+        f"UPDATE {prefix}meta SET value = (SELECT system_identifier FROM pg_control_system())::text "
+        f"WHERE key = 'cluster'".encode()
+    )
 
 
 def _apply(connection: Connection[Any], prefix: str, migration: Migration) -> None:
     connection.execute(migration.sql.encode(), prepare=False)
-    record = sql.SQL("INSERT INTO {} (version, name) VALUES (%s, %s)").format(sql.Identifier(f"{prefix}migrations"))
-    connection.execute(record, (migration.version, migration.name))
+    record = f"INSERT INTO {prefix}migrations (version, name) VALUES (%s, %s)"
+    connection.execute(record.encode(), (migration.version, migration.name))
 
 
 _LEDGER: Final = """\

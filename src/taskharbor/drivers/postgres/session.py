@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import Connection
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
@@ -33,8 +33,11 @@ class Session:
     go out in one pipeline, which PostgreSQL treats as one transaction, and cost one round trip too.
     """
 
-    def __init__(self, url: str, statements: Statements, *, max_size: int) -> None:
+    def __init__(
+        self, url: str, statements: Statements, *, max_size: int, check: Callable[[Connection[Any]], None]
+    ) -> None:
         self._url = url
+        self._check = check
         self._max_size = max_size
         self._sql = {name: text.encode() for name, text in statements.items()}
         self._lock = threading.Lock()
@@ -62,14 +65,20 @@ class Session:
     def transact(self, work: Callable[[Connection[Row]], T]) -> T:
         """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
         with translated():
-            for _ in range(TRIES - 1):
+            for attempt in range(1, TRIES + 1):
+                pool = self._connections()
                 try:
-                    with self._connections().connection() as connection:
+                    with pool.connection() as connection:
                         return work(connection)
                 except RETRYABLE:
-                    continue
-            with self._connections().connection() as connection:
-                return work(connection)
+                    if attempt == TRIES:
+                        raise
+                except (PoolTimeout, psycopg.OperationalError) as error:
+                    # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
+                    if isinstance(error, PoolTimeout) or connection.broken:
+                        self._drop(pool)
+                    raise
+        raise AssertionError("not reached")
 
     def in_transaction(self, work: Callable[[Connection[Row]], T]) -> T:
         """`transact` for work that needs several round trips in one transaction."""
@@ -87,6 +96,7 @@ class Session:
             connection.execute(b"BEGIN")
             if connection.prepare_threshold is None:
                 connection.execute(b"SET LOCAL enable_seqscan = off")
+                connection.execute(b"SET LOCAL jit = off")
             cursors = [connection.execute(self._sql[name], params, binary=True) for name, params in calls]
             connection.execute(b"COMMIT")
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
@@ -107,11 +117,19 @@ class Session:
         if pool is not None and self._pool_pid == os.getpid():
             pool.close()
 
+    def _drop(self, pool: ConnectionPool[Connection[Row]]) -> None:
+        with self._lock:
+            if self._pool is pool:
+                self._pool = None
+        pool.close(timeout=0)
+
     def _connections(self) -> ConnectionPool[Connection[Row]]:
         pool = self._pool
         if pool is not None and self._pool_pid == os.getpid():
             return pool
         with self._lock:
+            if self._closed:
+                raise PoolClosed("the driver was closed")
             if self._pool is None or self._pool_pid != os.getpid():
                 self._pool = self._open_pool()
                 self._pool_pid = os.getpid()
@@ -122,6 +140,7 @@ class Session:
         with psycopg.connect(self._url, connect_timeout=CONNECT_TIMEOUT_S) as probe:
             if probe.info.server_version < OLDEST_SERVER:
                 raise StoreError(f"PostgreSQL {probe.info.server_version // 10_000} is too old: 14 or newer is needed")
+            self._check(probe)
         pool: ConnectionPool[Connection[Row]] = ConnectionPool(
             self._url,
             min_size=0,

@@ -136,7 +136,9 @@ CREATE TABLE th_meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 );
-INSERT INTO th_meta (key, value) VALUES ('store_id', gen_random_uuid()::text);
+INSERT INTO th_meta (key, value) VALUES
+  ('store_id', gen_random_uuid()::text),
+  ('cluster', (SELECT system_identifier FROM pg_control_system())::text);
 
 -- The attempt log in the words of MQ.
 CREATE VIEW th_attempts AS

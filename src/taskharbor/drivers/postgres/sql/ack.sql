@@ -6,7 +6,10 @@ WITH item AS (
 ), gone AS (
   DELETE FROM th_jobs j USING item
   WHERE j.id = item.id AND j.lease_token = item.token AND j.lease_expires_at > :now
-  RETURNING j.*, item.item_result, item.item_start
+  RETURNING j.id, j.type, j.queue, j.tenant_id, j.priority, j.attempts, j.deliveries, j.lease_token, j.lease_owner,
+            j.due_at, j.claimed_at, COALESCE(item.item_start, j.started_at, j.claimed_at) AS started_at, j.payload,
+            j.meta, j.run_at, j.expires_at, j.timeout_nanos, j.max_attempts, j.forgiven, j.last_error, j.failed_at,
+            j.cancel_requested_at, j.idempotency_key, j.dedupe_scope, item.item_result, j.progress, j.created_at
 )
 INSERT INTO th_history (
   job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery,
@@ -14,7 +17,7 @@ INSERT INTO th_history (
   payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, result, progress, created_at)
 SELECT id, type, queue, tenant_id, priority, 'succeeded', 'done', :now, TRUE, attempts + 1, deliveries,
-  lease_token, lease_owner, due_at, claimed_at, COALESCE(item_start, started_at, claimed_at),
+  lease_token, lease_owner, due_at, claimed_at, started_at,
   payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, NULLIF(last_error, ''), failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, item_result, progress, created_at
 FROM gone

@@ -1,6 +1,6 @@
+-- Both halves of the view are read from their newest id down, so a page costs what it shows.
 SELECT * FROM th_all_jobs
-WHERE (CAST(:cursor AS text) IS NULL OR id < :cursor)
-  AND (CAST(:ids AS text[]) IS NULL OR id = ANY (CAST(:ids AS text[])))
+WHERE id < :cursor
   AND (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:queue AS text) IS NULL OR queue = :queue)
   AND (CAST(:type AS text) IS NULL OR type = :type)

@@ -1,0 +1,1 @@
+SELECT value FROM th_meta WHERE key = 'store_id';

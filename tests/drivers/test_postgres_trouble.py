@@ -1,0 +1,91 @@
+"""PostgreSQL when something is in the way: locks of others, a restore, a newer schema, a restart."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+
+from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreUnavailable
+from taskharbor.drivers import open_driver
+from taskharbor.testing.helpers import add, add_all, new_job, take
+from taskharbor.testing.servers import PostgresServer, postgres_server
+from taskharbor.testing.times import NOON, SECOND
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    url = postgres.create_database()
+    with open_driver(url) as driver:
+        driver.migrate()
+    return url
+
+
+def test_a_claim_over_several_queues_finds_a_job_although_others_hold_the_first(url: str) -> None:
+    with open_driver(url) as driver, psycopg.connect(url) as rival:
+        first = add(driver, queue="a", priority=9)
+        second = add(driver, queue="b", priority=1)
+        rival.execute("SELECT 1 FROM th_jobs WHERE id = %s FOR UPDATE", (first,))
+        assert [item.job.id for item in driver.reserve(["a", "b"], now=NOON)] == [second]
+
+
+def test_tables_of_a_newer_version_are_refused(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO th_migrations (version, name) VALUES (99, 'from_the_future')")
+    with open_driver(url) as driver:
+        with pytest.raises(SchemaTooNew, match="upgrade"):
+            driver.reserve("default")
+        with pytest.raises(SchemaTooNew, match="upgrade"):
+            driver.migrate()
+
+
+def test_a_store_restored_from_another_cluster_is_noticed_and_its_feed_goes_on_after_a_migrate(url: str) -> None:
+    with open_driver(url) as driver:
+        jobs = add_all(driver, [new_job() for _ in range(3)])
+        for _ in jobs:
+            leased = take(driver)
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+    with psycopg.connect(url) as connection:  # what a dump brings: ids of transactions that are yet to come here
+        connection.execute("UPDATE th_meta SET value = '1' WHERE key = 'cluster'")
+        connection.execute("UPDATE th_history SET xid = (xid::text::bigint + 1000000000)::text::xid8")
+    with open_driver(url) as driver:
+        with pytest.raises(SchemaMissing, match="another database cluster"):
+            driver.history()
+        driver.migrate()
+        assert [row.job_id for row in driver.history().rows] == jobs
+
+
+def test_a_plan_is_never_compiled_however_large_the_tables_are(url: str) -> None:
+    with open_driver(url) as driver, psycopg.connect(url, autocommit=True) as connection:
+        for queue in ("a", "b"):
+            add_all(driver, [new_job(queue=queue) for _ in range(5_000)])
+        connection.execute("ANALYZE")
+        leased = driver.reserve(["a", "b"], now=NOON + SECOND, limit=100)
+        assert len(leased) == 100
+        settings = driver._session.transact(  # type: ignore[attr-defined]
+            lambda mine: mine.execute("SELECT current_setting('jit'), current_setting('plan_cache_mode')").fetchone()
+        )
+        assert settings == ("off", "force_generic_plan")
+
+
+@pytest.mark.process
+def test_a_driver_goes_on_by_itself_soon_after_its_server_came_back() -> None:
+    with postgres_server(fast=True) as server:
+        if not isinstance(server, PostgresServer):
+            pytest.skip("the server is not ours to restart")
+        with open_driver(server.create_database()) as driver:
+            driver.migrate()
+            waiting = add(driver)
+            server.stop()
+            with pytest.raises(StoreUnavailable):
+                take(driver)
+            server.start()
+            came_back = time.monotonic()
+            while True:
+                try:
+                    leased = take(driver)
+                    break
+                except StoreUnavailable:
+                    assert time.monotonic() - came_back < 5
+            assert leased.job.id == waiting
