@@ -46,7 +46,7 @@ docs: $(VENV)/.dev ## run the README's code and check every link inside the docu
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
-	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(wildcard src tests bench examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- Set-up: a stamp for each step, so that the next run is quick ---------------------------------------------
 

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ from taskharbor.testing.servers import (
 REQUIRE_ALL = os.environ.get("TASKHARBOR_REQUIRE_ALL", "") not in ("", "0")
 SEED_NAME = "TASKHARBOR_TEST_SEED"
 SLOW_MARKERS = ("slow", "concurrency", "process", "server")
+# A quick run has the suite on memory alone. The same promises on files and servers are thousands of tests more.
+FULL_RUN_ONLY = {
+    Path(__file__).parent / "contract" / f"test_{name}.py" for name in ("json", "sqlite", "postgres", "mysql")
+}
 SERVER_FIXTURES = {"postgres", "postgres_url", "mysql", "mysql_url", "pgbouncer_url"}
 
 settings.register_profile(
@@ -60,10 +65,17 @@ def pytest_report_header() -> str:
     return f"seed: {os.environ[SEED_NAME]} (set {SEED_NAME} to it to run the same again)"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and collection_path in FULL_RUN_ONLY else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("server")
+        # Here and not in the suite: it is for other people's drivers too, whose pytest knows none of our markers.
+        if getattr(getattr(item, "function", None), "__qualname__", "").startswith("ConcurrencyContract."):
+            item.add_marker("concurrency")
     if config.getoption("--fast"):
         slow = [item for item in items if any(item.get_closest_marker(name) for name in SLOW_MARKERS)]
         config.hook.pytest_deselected(items=slow)

@@ -1,8 +1,12 @@
-"""Every link inside the documents leads somewhere."""
+"""Every link inside the documents leads somewhere, and the code in them runs."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"^( *)```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
@@ -31,3 +36,21 @@ def test_every_link_inside_the_documents_leads_somewhere(document: Path) -> None
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             broken.append(link)
     assert not broken
+
+
+CODE = [
+    pytest.param(textwrap.dedent(code), id=f"{document.name}-{number}")
+    for document in sorted((ROOT / "docs").rglob("*.md"))
+    for number, (_, code) in enumerate(_CODE.findall(document.read_text("utf-8")), 1)
+]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("code", CODE)
+def test_the_code_in_the_documents_runs_however_often(code: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

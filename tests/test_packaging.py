@@ -87,3 +87,19 @@ def test_a_bare_install_names_the_extra_that_a_store_needs(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"taskharbor: {scheme}:// needs an extra: pip install 'taskharbor[{extra}]'\n"
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "postgresql", "mysql"])
+def test_a_bare_install_prints_the_sql_of_every_dialect(bare_python: Path, tmp_path: Path, scheme: str) -> None:
+    url = f"{scheme}:///jobs" if scheme == "sqlite" else f"{scheme}://u@h/d"
+    printed = run(bare_python, "-m", "taskharbor", "--url", url, "migrate", "--sql", cwd=tmp_path)
+    assert "CREATE TABLE" in printed
+    assert "th_jobs" in printed
+
+
+def test_the_summary_claims_nothing_that_is_not_there(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    head = metadata.partition("\n\n")[0]
+    (summary,) = (line for line in head.splitlines() if line.startswith("Summary:"))
+    assert "spark" not in summary.lower()

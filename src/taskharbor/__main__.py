@@ -2,6 +2,11 @@
 
 import sys
 
-from taskharbor.cli import main
+try:
+    from taskharbor.cli import main
 
-sys.exit(main())
+    code = main()
+except KeyboardInterrupt:
+    # Between two lines of the command itself, where nothing else would catch it.
+    code = 1
+sys.exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,7 @@ def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit:
-        main(["--version"])
-    assert exit.value.code == 0
+    assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"taskharbor {taskharbor.__version__}\n"
 
 
@@ -31,9 +30,7 @@ def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str
 def test_wrong_usage_is_exit_code_2_and_leaves_standard_output_empty(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as exit:
-        main(words)
-    assert exit.value.code == 2
+    assert main(words) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert "usage: taskharbor" in said.err
@@ -47,8 +44,7 @@ def test_the_help_shows_every_verb_and_examples() -> None:
 
 @pytest.mark.parametrize("verb", ["migrate", "demo"])
 def test_the_help_of_every_verb_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([verb, "--help"])
+    assert main([verb, "--help"]) == 0
     assert "examples:" in capsys.readouterr().out
 
 
@@ -59,17 +55,46 @@ def test_the_help_of_every_verb_has_examples(verb: str, capsys: pytest.CaptureFi
         (["--url", "nonsense", "migrate"], "sqlite:///jobs.db"),
         (["--url", "sqlite:///jobs.db?prefix=1;DROP", "migrate"], "prefix=th_"),
         (["--url", "memory://", "migrate", "--sql"], "--sql is for"),
+        (["--url", "", "migrate"], "--url is empty"),
+        (["--url", " ", "demo"], "--url is empty"),
     ],
 )
-def test_an_error_is_one_line_on_standard_error_with_the_cure(
-    words: list[str], cure: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_url_that_makes_no_sense_is_wrong_usage_in_one_line_with_the_cure(
+    words: list[str], form: list[str], cure: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 1
+    assert main([*form, *words]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("taskharbor: ")
     assert said.err.count("\n") == 1
     assert cure in said.err
+
+
+def test_an_empty_url_creates_nothing() -> None:
+    for verb in ("migrate", "demo"):
+        main(["--url", "", verb])
+    assert not list(Path().iterdir())
+
+
+def test_an_empty_variable_in_the_environment_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_URL", "")
+    assert main(["migrate"]) == 0
+    assert tables("taskharbor.db")
+
+
+def test_an_interrupt_is_one_line_even_while_the_command_loads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "taskharbor.cli.command":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "taskharbor.cli.command")
+    assert main(["--version"]) == 1
+    assert capsys.readouterr() == ("", "taskharbor: interrupted\n")
 
 
 def test_an_error_never_shows_a_password(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +116,10 @@ def tables(file: str) -> set[str]:
 def test_migrate_creates_the_tables_and_may_be_run_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--url", "sqlite:///jobs.db", "migrate"]) == 0
     assert main(["--url", "sqlite:///jobs.db", "migrate"]) == 0
-    assert capsys.readouterr().out == "sqlite:///jobs.db is up to date\n" * 2
+    assert capsys.readouterr().out.splitlines() == [
+        "sqlite:///jobs.db was migrated, and is ready for use",
+        "sqlite:///jobs.db is up to date: nothing to do",
+    ]
     assert {"th_jobs", "th_history"} <= tables("jobs.db")
 
 
@@ -109,7 +137,8 @@ def test_options_may_stand_before_or_behind_the_verb(capsys: pytest.CaptureFixtu
     assert main(["--json", "--url", "sqlite:///jobs.db", "migrate"]) == 0
     assert main(["migrate", "--json", "--url", "sqlite:///jobs.db"]) == 0
     before, behind = capsys.readouterr().out.splitlines()
-    assert json.loads(before) == json.loads(behind) == {"url": "sqlite:///jobs.db", "migrated": True}
+    assert json.loads(before) == {"url": "sqlite:///jobs.db", "migrated": True}
+    assert json.loads(behind) == {"url": "sqlite:///jobs.db", "migrated": False}, "there was nothing left to do"
 
 
 @pytest.mark.parametrize("url", ["sqlite:///never.db", "postgresql://user@nowhere/x", "mysql://user@nowhere/x"])
@@ -149,9 +178,35 @@ def test_the_demo_shows_a_life_of_every_kind(capsys: pytest.CaptureFixture[str])
         "the lease ended before the worker settled it",
         "Counts: 1 ready, 4 done, 1 dlq",
         "scheduled",
+        "dead: to the dlq",
     ):
         assert promise in text
     assert not list(Path().iterdir()), "the demo left something behind"
+
+
+def test_a_job_that_succeeded_in_the_end_does_not_look_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--url", "memory://"]) == 0
+    jobs, attempts = capsys.readouterr().out.split("Attempts, each")
+    assert "mail server busy" not in jobs.partition("Jobs\n")[2]
+    assert "mail server busy" in attempts
+
+
+@pytest.mark.parametrize("url", ["json:///store", "sqlite:///jobs.db"])
+def test_the_demo_may_be_run_again_on_the_same_store(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["demo", "--url", url]) == 0
+        text = capsys.readouterr().out
+        assert "the same job came back" in text
+        assert "Counts: 1 ready, 4 done, 1 dlq" in text
+
+
+def test_the_help_of_the_demo_does_not_promise_the_store_of_the_environment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["demo", "--help"])
+    said = capsys.readouterr().out
+    assert "default: a throw-away SQLite file" in said
+    assert "TASKHARBOR_URL does not count here" in said
 
 
 def test_the_demo_does_not_touch_the_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,22 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"{sys.executable} -m taskharbor demo --url memory:// | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["demo", "--url", "memory://"], ["migrate", "--sql"]])
+def test_output_that_cannot_be_written_is_an_error_of_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "taskharbor", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "taskharbor: cannot write the output: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("url", ["postgresql://u@h/d", "mysql://u@h/d"])
+def test_the_sql_is_printed_without_any_client_library(url: str) -> None:
+    hidden = "import sys; sys.modules.update(dict.fromkeys(['psycopg', 'psycopg_pool', 'pymysql']))"
+    command = f"{hidden}; from taskharbor.cli import main; sys.exit(main(['--url', '{url}', 'migrate', '--sql']))"
+    assert "th_jobs" in run("-c", command)

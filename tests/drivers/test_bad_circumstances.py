@@ -126,7 +126,7 @@ def test_a_store_that_was_never_migrated_asks_for_it(kind: str, request: pytest.
             lambda: driver.heartbeat(Worker("w"), now=NOON),
             lambda: driver.recover(NOON),
         ):
-            with pytest.raises(SchemaMissing, match="taskharbor migrate") as caught:
+            with pytest.raises(SchemaMissing, match="taskharbor --url … migrate") as caught:
                 call()
             assert type(caught.value) is SchemaMissing
         driver.migrate()
@@ -195,6 +195,36 @@ def test_a_read_only_file_is_refused_for_writing_and_nothing_is_lost(kind: str, 
     with open_driver(url) as driver:
         assert take_ids(driver, now=NOON) == ["waiting"]
         driver.ack("held", token, now=NOON)
+
+
+@pytest.mark.parametrize("kind", ["json", "sqlite"])
+def test_a_store_that_cannot_be_created_is_not_answered_with_migrate(kind: str, open_to_all: Path) -> None:
+    with (
+        without_write_access(open_to_all),
+        open_driver(f"{kind}:///{open_to_all}/new") as driver,
+        pytest.raises(StoreReadOnly, match="cannot be (created|written)") as caught,
+    ):
+        driver.migrate()
+    assert "migrate" not in f"{caught.value}"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory in which nobody can make a file")
+def test_a_place_where_nobody_can_write_is_named(tmp_path: Path) -> None:
+    with open_driver("sqlite:////proc/jobs.db") as driver, pytest.raises(StoreReadOnly, match="cannot be created"):
+        driver.migrate()
+    with open_driver(f"sqlite:///{tmp_path}/no/jobs.db") as driver, pytest.raises(StoreUnavailable, match="directory"):
+        driver.migrate()
+
+
+def test_a_migration_that_may_only_read_says_so_or_has_nothing_to_do(tmp_path: Path) -> None:
+    with open_driver(f"sqlite:///{tmp_path}/store?mode=ro") as reader:
+        with pytest.raises(StoreReadOnly, match="mode=ro"):
+            reader.migrate()
+        assert not (tmp_path / "store").exists()
+        with open_driver(f"sqlite:///{tmp_path}/store") as driver:
+            driver.migrate()
+        reader.migrate()
+        assert reader.counts()["ready"] == 0
 
 
 READ_ONLY_SERVER = {

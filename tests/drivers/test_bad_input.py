@@ -20,7 +20,7 @@ from taskharbor.core.errors import (
     InvalidTime,
     PayloadTooLarge,
 )
-from taskharbor.core.model import Extension, Progress, RetryUpdate, Settlement, Worker
+from taskharbor.core.model import Extension, JobFilter, Progress, RetryUpdate, Settlement, Worker
 from taskharbor.drivers import open_driver
 from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, everything, leased_job, new_job
@@ -76,6 +76,10 @@ def enqueue(**fields: Any) -> Call:
     return lambda driver, _: driver.enqueue([new_job(id="good"), new_job(**fields)], NOON)
 
 
+def listing(**fields: Any) -> Call:
+    return lambda driver, _: driver.list(JobFilter(**fields))
+
+
 def settle(**fields: Any) -> Call:
     return lambda driver, token: driver.settle([Settlement.ack("held", token), Settlement(**fields)], now=NOON)
 
@@ -91,7 +95,7 @@ BAD_CALLS: dict[str, tuple[Call, type[Exception], str]] = {
         PayloadTooLarge,
         "store the data elsewhere",
     ),
-    "text as payload": (enqueue(payload="text"), InvalidInput, "encode it with a codec"),
+    "text as payload": (enqueue(payload="text"), InvalidPayload, r"JsonCodec\(\)\.encode\(value\)"),
     "nul in a type": (enqueue(type="a\0b"), InvalidInput, "remove it"),
     "nul in a queue": (enqueue(queue="a\0b"), InvalidInput, "remove it"),
     "surrogate in a tenant": (enqueue(tenant_id="a\ud800"), InvalidInput, "remove it"),
@@ -130,6 +134,23 @@ BAD_CALLS: dict[str, tuple[Call, type[Exception], str]] = {
     "nan as a rate": (lambda driver, _: driver.redrive(rate=float("nan"), now=NOON), InvalidInput, "rate"),
     "a rate near zero": (lambda driver, _: driver.redrive(rate=1e-300, now=NOON), InvalidInput, "rate"),
     "a priority that is no number": (enqueue(priority=1.5), InvalidInput, "whole number"),
+    "one job without its list": (
+        lambda driver, _: driver.enqueue(new_job(), NOON),  # type: ignore[arg-type]
+        InvalidInput,
+        r"takes a list of NewJob, got NewJob: enqueue\(\[NewJob",
+    ),
+    "ids in place of a filter": (
+        lambda driver, _: driver.redrive(["held"], now=NOON),  # type: ignore[arg-type]
+        InvalidInput,
+        r'JobFilter\(ids=\("…",\)\)',
+    ),
+    "a dictionary as an update": (
+        lambda driver, token: driver.retry("held", token, now=NOON, update={}),  # type: ignore[arg-type]
+        InvalidInput,
+        r"RetryUpdate\(run_at=",
+    ),
+    "numbers to settle": (lambda driver, _: driver.settle([1], now=NOON), InvalidInput, r"Settlement\.ack"),  # type: ignore[list-item]
+    "a status there is not": (listing(status="dead"), InvalidInput, "one of ready, inflight, done"),
     "a priority of 33 bits": (enqueue(priority=2**32), InvalidInput, "32 bits"),
 }
 

@@ -19,7 +19,7 @@ import pytest
 from tests.drivers.json_stores import contents, journal_of
 
 from taskharbor.core.model import Settlement
-from taskharbor.drivers.jsonfile import JsonDriver
+from taskharbor.drivers.jsonfile import JsonDriver, mark
 from taskharbor.drivers.jsonfile import driver as driver_module
 from taskharbor.testing.helpers import add, everything, leased_job, new_job
 from taskharbor.testing.times import NOON
@@ -147,19 +147,41 @@ def test_a_crash_at_any_step_of_migrate_can_be_repeated_away(tmp_path: Path, mon
 def test_an_operation_torn_at_any_byte_never_happened(driver: JsonDriver, directory: Path, tmp_path: Path) -> None:
     add(driver, id="first")
     journal = journal_of(directory)
-    whole_before = journal.stat().st_size
+    before, whole_before = tmp_path / "before", journal.stat().st_size
+    shutil.copytree(directory, before)
     add(driver, id="second")
     line = journal.read_bytes()[whole_before:]
     for length in range(len(line)):
         target = tmp_path / f"torn-{length}"
-        shutil.copytree(directory, target)
-        os.truncate(journal_of(target), whole_before + length)
+        shutil.copytree(before, target)
+        with journal_of(target).open("ab") as torn:
+            torn.write(line[:length])
         with JsonDriver(target) as survivor:
             assert everything(survivor).keys() == {"first"}
             add(survivor, id="third")
         with JsonDriver(target) as other:
             assert everything(other).keys() == {"first", "third"}
         shutil.rmtree(target)
+
+
+def test_a_crash_before_the_length_of_the_journal_is_noted_loses_nothing(
+    driver: JsonDriver, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(driver, id="first")
+    with monkeypatch.context() as patch:
+        patch.setattr(mark, "write", lambda *_: None)
+        add(driver, id="second")
+    with JsonDriver(directory) as other:
+        assert everything(other).keys() == {"first", "second"}
+
+
+@pytest.mark.parametrize("length", [0, 100, mark.OFFSET, mark.OFFSET + 40])
+def test_a_torn_lock_file_says_nothing_about_the_journal(driver: JsonDriver, directory: Path, length: int) -> None:
+    add(driver, id="first")
+    os.truncate(directory / "lock", length)
+    with JsonDriver(directory) as other:
+        add(other, id="second")
+        assert everything(other).keys() == {"first", "second"}
 
 
 @pytest.mark.process

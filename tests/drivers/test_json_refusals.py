@@ -48,7 +48,7 @@ def driver(directory: Path) -> Iterator[JsonDriver]:
 
 def test_a_missing_store_is_refused_and_left_missing(directory: Path) -> None:
     with JsonDriver(directory) as driver:
-        with pytest.raises(SchemaMissing, match="taskharbor migrate"):
+        with pytest.raises(SchemaMissing, match="taskharbor --url … migrate"):
             add(driver)
         with pytest.raises(SchemaMissing, match=re.escape(str(directory))):
             driver.counts()
@@ -108,6 +108,18 @@ def journal_of_another_store(directory: Path) -> None:
     shutil.copy(journal_of(directory.parent / "another"), journal_of(directory))
 
 
+def changed_journal(change: Callable[[bytes, int], bytes], *, unmarked: bool = False) -> Callable[[Path], None]:
+    """`change` is given the journal and where its last line begins. `unmarked` as if the length was never noted."""
+
+    def damage(directory: Path) -> None:
+        data = journal_of(directory).read_bytes()
+        journal_of(directory).write_bytes(change(data, data.rindex(b"\n", 0, -1) + 1))
+        if unmarked:
+            (directory / "lock").write_bytes(b"")
+
+    return damage
+
+
 DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (foreign(""), "is empty.*backup"),
     (foreign("\0\0\0\0"), "is empty"),
@@ -124,6 +136,15 @@ DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (journal_damaged, "damaged at byte [1-9].*backup"),
     (journal_line_missing, "damaged at byte [1-9].*backup"),
     (journal_of_another_store, "another store.*backup"),
+    (changed_journal(lambda data, last: data[:last]), "ends at byte [0-9]+, but.*up to byte"),
+    (changed_journal(lambda data, last: data[: last + 20]), "ends at byte.*backup"),
+    (changed_journal(lambda data, last: data[:-1]), "ends at byte [0-9]+.*`lock`"),
+    (changed_journal(lambda data, last: data[:-1] + b"K"), "ends at byte.*up to"),
+    (changed_journal(lambda data, last: data[: last + 30] + b"~" + data[last + 31 :], unmarked=True), "damaged at"),
+    (changed_journal(lambda data, last: data[:last] + bytes(len(data) - last), unmarked=True), "damaged at byte [1-9]"),
+    (changed_journal(lambda data, last: data[:300] + bytes(len(data) - 300), unmarked=True), "damaged at byte.*not as"),
+    (changed_journal(lambda data, last: data + data[last:], unmarked=True), "damaged at byte.*interrupted"),
+    (changed_journal(lambda data, last: data + b"x\n", unmarked=True), r"damaged at byte [0-9]+ \(checksum"),
 ]
 
 
@@ -150,15 +171,67 @@ def test_damage_is_noticed_by_a_driver_that_has_the_store_open(driver: JsonDrive
         driver.counts()
 
 
+def test_a_journal_cut_while_a_driver_has_it_open_is_noticed_even_at_the_length_it_knows(
+    driver: JsonDriver, directory: Path
+) -> None:
+    add(driver, id="a")
+    length = journal_of(directory).stat().st_size
+    with JsonDriver(directory) as other:
+        add(other, id="b")
+    os.truncate(journal_of(directory), length)
+    for call in (driver.counts, lambda: add(driver)):
+        with pytest.raises(StoreCorrupt, match="ends at byte"):
+            call()
+    # What the message says for somebody who means it.
+    (directory / "lock").unlink()
+    assert everything(driver).keys() == {"a"}
+
+
+def test_an_older_generation_put_back_is_noticed(
+    driver: JsonDriver, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(driver, id="a")
+    old = files(directory)
+    monkeypatch.setattr(driver_module, "SMALLEST_COMPACTION", 1)
+    with JsonDriver(directory) as compacting:
+        for id in "bcdefghi":
+            add(compacting, id=id)
+    journal_of(directory).unlink()
+    for name, data in old.items():
+        (directory / name).write_bytes(data)
+    with JsonDriver(directory) as reopened, pytest.raises(StoreCorrupt, match="older backup"):
+        reopened.counts()
+
+
 def test_the_jobs_file_of_another_queue_is_data_to_import_and_no_store(directory: Path) -> None:
     directory.mkdir()
     (directory / "jobs.json").write_text('{"jobs": [{"id": "1", "status": "pending"}], "dlq": []}')
     for path in (directory, directory / "jobs.json"):
         with JsonDriver(path) as driver:
             for call in (driver.counts, lambda: add(driver), driver.migrate):
-                with pytest.raises(StoreCorrupt, match=r"jobs\.json.*data to import.*pipeline"):
+                with pytest.raises(StoreCorrupt, match=r"jobs\.json.*data to import"):
                     call()
     assert [path.name for path in directory.iterdir()] == ["jobs.json"]
+
+
+def test_a_directory_with_other_files_is_not_taken_for_a_new_store(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "report.txt").write_text("mine")
+    with JsonDriver(directory) as driver:
+        for call in (driver.counts, lambda: add(driver), driver.migrate):
+            with pytest.raises(StoreCorrupt, match=r"other files \(report\.txt\): point json:// at a directory"):
+                call()
+    assert [path.name for path in directory.iterdir()] == ["report.txt"]
+
+
+def test_hidden_files_and_what_a_broken_off_migration_left_are_no_hindrance(directory: Path) -> None:
+    directory.mkdir()
+    for name in (".gitignore", "lost+found", "lock", "store.json.new"):
+        (directory / name).touch()
+    with JsonDriver(directory) as driver:
+        driver.migrate()
+        (directory / "notes.txt").touch()  # beside a store, anything may lie
+        assert add(driver)
 
 
 def test_a_store_of_a_newer_version_asks_for_an_upgrade(driver: JsonDriver, directory: Path) -> None:

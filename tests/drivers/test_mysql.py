@@ -406,7 +406,7 @@ def test_the_views_show_attempts_and_dead_letters_in_the_words_of_the_seeds(
 
 
 def test_a_store_without_tables_says_to_migrate(empty_url: str) -> None:
-    with open_driver(empty_url) as driver, pytest.raises(SchemaMissing, match="taskharbor migrate"):
+    with open_driver(empty_url) as driver, pytest.raises(SchemaMissing, match="taskharbor --url … migrate"):
         add(driver)
 
 

@@ -192,12 +192,12 @@ def test_two_prefixes_are_two_stores_in_one_file(driver: SqliteDriver, path: Pat
 def test_using_a_store_before_migrate_says_so_and_creates_nothing(path: Path) -> None:
     with SqliteDriver(str(path)) as driver:
         for call in (driver.counts, lambda: add(driver)):
-            with pytest.raises(SchemaMissing, match="taskharbor migrate"):
+            with pytest.raises(SchemaMissing, match="taskharbor --url … migrate"):
                 call()
         assert not path.exists()
         sqlite3.connect(path).close()
         path.touch()
-        with pytest.raises(SchemaMissing, match="taskharbor migrate"):
+        with pytest.raises(SchemaMissing, match="taskharbor --url … migrate"):
             driver.counts()
         driver.migrate()
         assert driver.counts()["ready"] == 0

@@ -15,6 +15,7 @@ from taskharbor.core.errors import (
     DuplicateJob,
     IdempotencyConflict,
     InvalidInput,
+    InvalidPayload,
     InvalidTime,
     PayloadTooLarge,
 )
@@ -64,8 +65,8 @@ def test_meta_is_kept_as_json_with_sorted_keys() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"payload": "text"}, InvalidInput),
-        ({"payload": {"a": 1}}, InvalidInput),
+        ({"payload": "text"}, InvalidPayload),
+        ({"payload": {"a": 1}}, InvalidPayload),
         ({"payload": bytes(2**20 + 1)}, PayloadTooLarge),
         ({"type": ""}, InvalidInput),
         ({"type": "a\x00b"}, InvalidInput),
@@ -97,6 +98,9 @@ def test_meta_is_kept_as_json_with_sorted_keys() -> None:
         ({"idempotency_key": "k", "unique": ("tenant", "planet")}, InvalidInput),
         ({"idempotency_key": "k", "key_ttl": -1}, InvalidInput),
         ({"on_duplicate": "ignore"}, InvalidInput),
+        ({"idempotency_key": "k", "unique": None}, InvalidInput),
+        ({"idempotency_key": "k", "unique": "tenant"}, InvalidInput),
+        ({"meta": ["k"]}, InvalidInput),
         ({"meta": {"k": 1}}, InvalidInput),
         ({"meta": {"k": "\x00"}}, InvalidInput),
         ({"meta": {"k": "x" * bounds.MAX_META_BYTES}}, InvalidInput),
@@ -173,6 +177,25 @@ def test_the_scope_has_a_bounded_length_and_still_tells_long_names_apart() -> No
     one, other = (dedupe_scope("tenant", long + end, long, ("queue", "type")) for end in "ab")
     assert one != other
     assert max(len(one), len(other)) <= LONGEST_SCOPE
+
+
+@pytest.mark.parametrize(
+    "fields", [{"key": "q", "idempotency_key": "r"}, {"max_retries": 3, "max_attempts": 4}], ids=["key", "attempts"]
+)
+def test_one_thing_under_two_names_must_not_have_two_values(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="give one of them"):
+        NewJob("t", **fields)
+    assert NewJob("t", key="q", idempotency_key="q") == NewJob("t", key="q")
+
+
+def test_a_duplicate_that_is_an_error_says_what_to_do() -> None:
+    job = NewJob("t", key="k", on_duplicate="raise")
+    with pytest.raises(DuplicateJob, match=r'another key .* or leave out on_duplicate="raise"'):
+        admit([job, job], NOON, Limits())
+
+
+def test_no_attempts_means_the_default() -> None:
+    assert admit_one(max_attempts=0).max_attempts == admit_one().max_attempts == Limits().default_max_attempts
 
 
 def test_a_key_with_a_time_to_live_ends_then() -> None:

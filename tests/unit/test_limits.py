@@ -48,8 +48,10 @@ def test_a_name_that_is_not_text_is_refused(value: object) -> None:
 
 
 def test_a_name_must_not_be_empty() -> None:
-    with pytest.raises(InvalidInput, match="must not be empty"):
+    with pytest.raises(InvalidInput, match="must not be empty.* leave it out for the default"):
         check_name("", "queue", 255)
+    with pytest.raises(InvalidInput, match="type must not be empty: give it a name$"):
+        check_name("", "type", 255)  # which has no default
 
 
 def test_error_text_is_mended_instead_of_refused() -> None:

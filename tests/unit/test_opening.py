@@ -22,18 +22,25 @@ WITH_SECRETS = [
     f"postgresql://user@host/database?password={SECRET}",
     f"postgresql://user@host/database?sslpassword={SECRET}&sslmode=require",
     f"postgresql://user:{SECRET}%40%2F@host/database",
-    f"mariadb://user:a@{SECRET}@host/database",
 ]
 UNREADABLE = [
     f"postgresql://user:a/{SECRET}@host/database",
     f"postgresql://user:a?{SECRET}@host/database",
     f"postgresql://user:a#{SECRET}@host/database",
     f"postgresql://user:a[{SECRET}@host/database",
+    f"mariadb://user:a@{SECRET}@host/database",
+    f"postgresql://user:{SECRET} x@host/database",
+    f"postgresql://user:{SECRET}\n@host/database",
+    f"postgresql://user:{SECRET}%zz@host/database",
+    f"postgresql://user:{SECRET}%2@host/database",
+    f"postgresql://user:{SECRET}%00@host/database",
+    f"postgresql://user:p@{SECRET}@host/database",
+    f"postgresql://user:{SECRET}\ud800@host/database",
     f"postgresql:user:{SECRET}@host/database",
 ]
 
 
-@pytest.mark.parametrize("url", WITH_SECRETS + UNREADABLE[:4])
+@pytest.mark.parametrize("url", WITH_SECRETS + UNREADABLE[:-1])
 def test_a_redacted_url_does_not_show_the_password(url: str) -> None:
     assert SECRET not in redacted(url)
     assert "***" in redacted(url)
@@ -51,6 +58,7 @@ def test_a_url_whose_password_breaks_it_is_refused_without_showing_it(url: str) 
     with pytest.raises(InvalidURL) as caught:
         parse_url(url)
     assert SECRET not in str(caught.value)
+    assert "%2F" in str(caught.value) or url.startswith("postgresql:user")
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters=":@/?#[]%*\n\r\t", min_codepoint=33), min_size=4))
@@ -96,6 +104,40 @@ def test_our_options_are_taken_out_and_the_others_left_for_the_client_library() 
     assert parsed.rest == "postgresql://u@h/d?sslmode=require"
     assert parsed.prefix == "x_"
     assert parsed.limits.max_payload_bytes == 10
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("memory://?zz=1", "unknown option 'zz': memory:// takes max_payload"),
+        ("json:///jobs?zz=1", "unknown option 'zz': json:// takes max_payload"),
+        ("json:///jobs?prefix=a_", "unknown option 'prefix'"),
+        ("sqlite:///jobs.db?zz=1", "unknown option 'zz': sqlite:// takes .*max_payload"),
+        ("postgresql://h/d?zz=1", "unknown option 'zz' in the URL: known are max_size, .*sslmode"),
+        ("mysql://h/d?zz=1", "unknown option 'zz' in the URL: known are .*max_payload"),
+        ("sqlite:///jobs.db?prefix=a_&prefix=b_", "'prefix' is in the URL twice"),
+        ("postgresql://h/d?sslmode=require&sslmode=disable", "'sslmode' is in the URL twice"),
+        ("sqlite:///jobs.db#part", "%23"),
+        ("memory://name#", "%23"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused_on_every_store(url: str, message: str) -> None:
+    with pytest.raises(InvalidURL, match=message):
+        open_driver(url)
+
+
+def test_a_path_without_slashes_is_answered_with_how_to_write_it() -> None:
+    with pytest.raises(InvalidURL, match=r"three slashes.*sqlite:///jobs\.db"):
+        parse_url("sqlite:jobs.db")
+
+
+def test_a_space_in_an_option_reaches_the_client_library_as_one() -> None:
+    assert parse_url("postgresql://h/d?options=-c%20geqo=off").rest == "postgresql://h/d?options=-c%20geqo%3Doff"
+
+
+def test_a_payload_cap_leaves_the_other_limits_as_they_were_passed_in() -> None:
+    limits = parse_url("memory://?max_payload=10", Limits(crash_allowance=9)).limits
+    assert (limits.max_payload_bytes, limits.crash_allowance) == (10, 9)
 
 
 @pytest.mark.parametrize("cap", ["0", "-1", "many", "1e6", "", str(2**31)])

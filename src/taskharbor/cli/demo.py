@@ -9,15 +9,19 @@ from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.cli.options import Verbs, add_verb
+from taskharbor.cli.options import Verbs, add_verb, given_url
 
 if TYPE_CHECKING:
     from taskharbor.cli.story import BulkTimes, Story
     from taskharbor.core.model import Job
 
+_OUTCOMES: Final = {"dead": "dead: to the dlq"}
+"""Attempts whose outcome is called otherwise than the state it leads to."""
+_URL_HELP: Final = "the store (default: a throw-away SQLite file)"
 _DESCRIPTION: Final = """\
 Enqueue a few jobs, reserve and settle them, and show what became of each.
-Uses a throw-away SQLite file, or the store of --url (where the jobs of the demo then stay).
+Uses a throw-away SQLite file, or the store of --url, where the jobs of the demo then stay.
+The environment's TASKHARBOR_URL does not count here.
 
 examples:
   taskharbor demo
@@ -27,7 +31,7 @@ examples:
 
 
 def add_to(verbs: Verbs) -> None:
-    parser = add_verb(verbs, "demo", help="see the life of a few jobs", description=_DESCRIPTION)
+    parser = add_verb(verbs, "demo", help="see the life of a few jobs", description=_DESCRIPTION, url_help=_URL_HELP)
     parser.set_defaults(run=run)
 
 
@@ -36,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.drivers.opening import open_driver, redacted
 
     with ExitStack() as cleanup:
-        url = arguments.url
+        asked = given_url(arguments)
+        url = asked
         if url is None:
             # Not TASKHARBOR_URL: whoever tries the demo does not expect it to write to the store in use.
             url = f"sqlite:///{cleanup.enter_context(TemporaryDirectory(prefix='taskharbor-demo-'))}/demo.db"
@@ -46,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         driver.migrate()
         story = tell_story(driver)
         story_s = time.perf_counter() - began
-        bulk = time_bulk(driver) if arguments.url is None else None
+        bulk = time_bulk(driver) if asked is None else None
         if arguments.json:
             print(json.dumps(_as_data(story, redacted(url), story_s, bulk), indent=2))
         else:
-            where = "a throw-away SQLite file" if arguments.url is None else redacted(url)
+            where = "a throw-away SQLite file" if asked is None else redacted(url)
             print(_as_text(story, where, story_s, bulk))
     return 0
 
@@ -66,7 +71,7 @@ def _as_text(story: Story, where: str, story_s: float, bulk: BulkTimes | None) -
         "\n".join(f"  {f'+{seconds:.0f} s':>6}  {what}" for seconds, what in story.steps),
         "Jobs\n"
         + table(
-            ["job", "tenant", "priority", "status", "deliveries", "failures", "result or last error"],
+            ["job", "tenant", "priority", "status", "deliveries", "failures", "result, or why not"],
             [
                 (j.type, j.tenant_id, j.priority, j.phase(story.now), j.deliveries, j.attempts, _last_word(j))
                 for j in jobs
@@ -81,7 +86,7 @@ def _as_text(story: Story, where: str, story_s: float, bulk: BulkTimes | None) -
                     names[a.job_id],
                     a.delivery,
                     a.worker,
-                    a.outcome.value,
+                    _OUTCOMES.get(a.outcome, a.outcome.value),
                     a.error,
                 )
                 for a in attempts
@@ -99,7 +104,10 @@ def _as_text(story: Story, where: str, story_s: float, bulk: BulkTimes | None) -
 
 
 def _last_word(job: Job) -> str:
-    return job.result.decode() if job.result is not None else job.last_error
+    """What came of the job. The error of an attempt that a later one made good is among the attempts."""
+    if job.result is not None:
+        return job.result.decode()
+    return job.dlq_reason or ""
 
 
 def _as_data(story: Story, url: str, story_s: float, bulk: BulkTimes | None) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb, store_url
-from taskharbor.core.errors import InvalidInput, MissingExtra
+from taskharbor.core.errors import InvalidInput, TaskHarborError
+
+if TYPE_CHECKING:
+    from taskharbor.core.contract import Driver
 
 _DIALECTS: Final = {
     "sqlite": "sqlite",
@@ -44,12 +47,25 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     driver = open_driver(store_url(arguments))
     try:
+        migrated = not _is_current(driver)
         driver.migrate()
     finally:
         driver.close()
     shown = redacted(store_url(arguments))
-    print(json.dumps({"url": shown, "migrated": True}) if arguments.json else f"{shown} is up to date")
+    if arguments.json:
+        print(json.dumps({"url": shown, "migrated": migrated}))
+    else:
+        print(f"{shown} was migrated, and is ready for use" if migrated else f"{shown} is up to date: nothing to do")
     return 0
+
+
+def _is_current(driver: Driver) -> bool:
+    """Whether the store works as it is. Whatever keeps it from working, `migrate` mends it or says so."""
+    try:
+        driver.queues()
+    except TaskHarborError:
+        return False
+    return True
 
 
 def _migration_sql(scheme: str, prefix: str) -> str:
@@ -57,11 +73,7 @@ def _migration_sql(scheme: str, prefix: str) -> str:
     if dialect is None:
         known = ", ".join(f"{name}://" for name in _DIALECTS)
         raise InvalidInput(f"{scheme}:// has no SQL to print: --sql is for {known}")
-    try:
-        schema: Any = importlib.import_module(f"taskharbor.drivers.{dialect}.schema")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("taskharbor"):
-            raise
-        raise MissingExtra(f"{scheme}:// needs an extra: pip install 'taskharbor[{dialect}]'") from None
+    # These modules need no client library: the SQL can be printed where none is installed.
+    schema: Any = importlib.import_module(f"taskharbor.drivers.{dialect}.schema")
     sql: str = schema.migration_sql(prefix)
     return sql

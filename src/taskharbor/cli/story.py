@@ -70,7 +70,10 @@ def _enqueue(story: Story) -> None:
     def job(type: str, tenant: str, priority: int = 0, run_at: datetime | None = None, **payload: Any) -> NewJob:
         return NewJob(type, _codec.encode(payload), story.queue, tenant, priority=priority, run_at=run_at)
 
-    invoice = NewJob("invoice.send", _codec.encode({"number": 1042}), story.queue, "acme", key="invoice-1042")
+    # One job per key and queue: the next demo on the same store has a queue, and so an invoice, of its own.
+    unique = ("tenant", "type", "queue")
+    body = _codec.encode({"number": 1042})
+    invoice = NewJob("invoice.send", body, story.queue, "acme", key="invoice-1042", unique=unique)
     answers = story.driver.enqueue(
         [
             job("email.send", "acme", to="ada@example.com"),

@@ -212,7 +212,8 @@ class Fleet(Protocol):
         self, name: str, holder: str, now: datetime | None = None, term: Duration = 30.0, *, epoch: int | None = None
     ) -> Leadership | None:
         """Bid for the leadership `name`. At most one holder wins it until its term ends, and each new winner has a
-        higher epoch. The holder renews an unexpired term by bidding again; with `epoch`, only that very term."""
+        higher epoch. The holder renews an unexpired term by bidding again; with `epoch`, only that very term. The
+        name of a holder must be its own: two that share one would both be told that they lead."""
         ...
 
     def resign(self, name: str, holder: str, epoch: int) -> None:

@@ -6,6 +6,10 @@ so the same mistake raises the same class on every store.
 
 from __future__ import annotations
 
+from typing import Final
+
+HOW_TO_MIGRATE: Final = "run `taskharbor --url … migrate`, or call driver.migrate()"
+
 
 class TaskHarborError(Exception):
     """The root of everything TaskHarbor raises on purpose."""
@@ -27,7 +31,7 @@ class InvalidTime(InvalidInput):
 
 
 class InvalidPayload(InvalidInput):
-    """The payload cannot be written as JSON that every store and every reader accepts."""
+    """The payload is not bytes, or cannot be written as JSON that every store and every reader accepts."""
 
 
 class PayloadTooLarge(InvalidInput):
@@ -113,7 +117,7 @@ class StoreCorrupt(StoreError):
 
 
 class SchemaMissing(StoreError):
-    """The tables are not there yet, or are older than this version needs: run `taskharbor migrate`."""
+    """The tables are not there yet, or are older than this version needs: run `taskharbor --url … migrate`."""
 
 
 class SchemaTooNew(StoreError):

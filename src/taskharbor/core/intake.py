@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.clock import checked
-from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput
+from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput, InvalidPayload
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob
@@ -57,12 +57,18 @@ class Batch(NamedTuple):
 def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
     """Check a whole batch. Raises for the first job that cannot be taken; then nothing was written."""
     now = checked(now, "now")
-    given = list(jobs)
+    try:
+        iterator = iter(jobs)
+    except TypeError:
+        raise _no_jobs(jobs) from None
+    given = list(iterator)
     made_ids = new_ids(len(given))
     fresh: list[Admitted] = []
     answers: list[Enqueued] = []
     by_key: dict[tuple[str, str], Admitted] = {}
     for job, made_id in zip(given, made_ids, strict=True):
+        if not isinstance(job, NewJob):
+            raise _no_jobs(job)
         admitted = _admit_one(job, job.id, made_id, now, limits)
         if admitted.idempotency_key is not None:
             assert admitted.dedupe_scope is not None
@@ -87,7 +93,8 @@ def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) 
         )
     if job.raise_duplicate:
         raise DuplicateJob(
-            f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id}",
+            f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id}: use another key for "
+            'another job, or leave out on_duplicate="raise" to be given the id of that one',
             existing_id=existing_id,
         )
 
@@ -96,21 +103,56 @@ def id_taken(job_id: str) -> InvalidInput:
     return InvalidInput(f"a job with the id {job_id!r} exists: leave the id out, or use idempotency_key to deduplicate")
 
 
+class Shape(NamedTuple):
+    """The checked fields that repeat from job to job."""
+
+    type: str
+    queue: str
+    tenant_id: str
+    priority: int
+    timeout_nanos: int
+    max_attempts: int
+
+
+def plain_shape(job: NewJob, limits: Limits) -> Shape | None:
+    """The shape of a job that has nothing else but its payload, checked like any other; None if it has more to it
+    and must go through `admit`."""
+    payload = job.payload
+    if (
+        job.idempotency_key is not None
+        or job.id is not None
+        or job.run_at is not None
+        or job.expires_at is not None
+        or job.meta
+        or job.on_duplicate != "return"
+        or not isinstance(payload, bytes)
+        or len(payload) > limits.max_payload_bytes
+    ):
+        return None
+    return _shape_of(job, limits)
+
+
+def _shape_of(job: NewJob, limits: Limits) -> Shape:
+    try:
+        return _shape(job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits)
+    except TypeError:  # something unhashable: the same checks without the memory will say what
+        return _shape.__wrapped__(
+            job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits
+        )
+
+
 def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, limits: Limits) -> Admitted:
     payload = job.payload
     if not isinstance(payload, bytes):
-        raise InvalidInput(f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first")
+        raise InvalidPayload(
+            f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first, for example "
+            "JsonCodec().encode(value) of taskharbor.core.codec"
+        )
     if len(payload) > limits.max_payload_bytes:
         limits.check_size(payload, "payload")
     if job_id is not None:
         made_id = bounds.check_name(job_id, "id", bounds.MAX_ID)
-    try:
-        shape = _shape(job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits)
-    except TypeError:  # something unhashable: the same checks without the memory will say what
-        shape = _shape.__wrapped__(
-            job.type, job.queue, job.tenant_id, job.priority, job.timeout, job.max_attempts, limits
-        )
-    type_, queue, tenant_id, priority, timeout_nanos, max_attempts = shape
+    type_, queue, tenant_id, priority, timeout_nanos, max_attempts = _shape_of(job, limits)
     run_at = None if job.run_at is None else checked(job.run_at, "run_at")
     expires_at = None if job.expires_at is None else checked(job.expires_at, "expires_at")
     if expires_at is not None and expires_at <= now:
@@ -138,7 +180,7 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         max_attempts,
         now,
         key,
-        None if key is None else dedupe_scope(tenant_id, queue, type_, tuple(job.unique)),
+        None if key is None else dedupe_scope(tenant_id, queue, type_, _unique(job.unique)),
         None if key is None else sha256(payload).hexdigest(),
         key_expires_at,
         job.on_duplicate == "raise",
@@ -148,9 +190,9 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
 @lru_cache(maxsize=4096, typed=True)
 def _shape(
     type: str, queue: str, tenant_id: str, priority: int, timeout: object, max_attempts: int | None, limits: Limits
-) -> tuple[str, str, str, int, int, int]:
+) -> Shape:
     """The fields that repeat from job to job, checked; remembered, because enqueueing in bulk lives from it."""
-    return (
+    return Shape(
         bounds.check_name(type, "type", bounds.MAX_NAME),
         bounds.check_name(queue, "queue", bounds.MAX_NAME),
         bounds.check_name(tenant_id, "tenant_id", bounds.MAX_TENANT),
@@ -171,7 +213,19 @@ def dedupe_scope(tenant_id: str, queue: str, type: str, unique: tuple[str, ...])
     return scope if len(scope) <= LONGEST_SCOPE else "sha256:" + sha256(scope.encode()).hexdigest()
 
 
+def _no_jobs(given: object) -> InvalidInput:
+    return InvalidInput(f"enqueue takes a list of NewJob, got {type(given).__name__}: enqueue([NewJob(type=…)])")
+
+
+def _unique(fields: object) -> tuple[str, ...]:
+    if not isinstance(fields, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in fields):
+        raise InvalidInput(f"unique takes names of fields, for example ('tenant', 'type'), got {fields!r}")
+    return tuple(fields)
+
+
 def _meta_text(meta: Mapping[str, str]) -> str:
+    if not isinstance(meta, Mapping):
+        raise InvalidInput(f"meta must map text to text, got {type(meta).__name__}")
     for key, value in meta.items():
         bounds.check_text(key, "a meta key", bounds.MAX_NAME)
         bounds.check_text(value, f"meta[{key!r}]", bounds.MAX_META_BYTES)

@@ -44,11 +44,18 @@ class Limits:
 
 # A lone surrogate cannot be encoded, and PostgreSQL cannot keep NUL in text.
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_CURE_OF_EMPTY: Final = {
+    "queue": "give it a name, or leave it out for the default",
+    "tenant_id": "give it a name, or leave it out for the default",
+    "id": "leave it out, and the job is given one",
+    "idempotency_key": "leave it out, or give the text that makes the job unique",
+}
 
 
 def check_name(value: str, what: str, longest: int) -> str:
     if value == "":
-        raise InvalidInput(f"{what} must not be empty: give it a name, or leave it out for the default")
+        cure = _CURE_OF_EMPTY.get(what, "give it a name")
+        raise InvalidInput(f"{what} must not be empty: {cure}")
     return check_text(value, what, longest)
 
 

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from taskharbor.core.errors import InvalidInput
+
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_TENANT: Final = "default"
 DEFAULT_LEASE: Final = timedelta(seconds=30)
@@ -67,7 +69,7 @@ class NewJob:
 
     `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`.
     `timeout` and `key_ttl` are a timedelta or seconds. `key` and `max_retries` are other names for
-    `idempotency_key` and `max_attempts`.
+    `idempotency_key` and `max_attempts`; `max_attempts` of None or 0 is the default of the driver's limits.
     """
 
     type: str
@@ -90,8 +92,12 @@ class NewJob:
 
     def __post_init__(self, key: str | None, max_retries: int | None) -> None:
         if key is not None:
+            if self.idempotency_key not in (None, key):
+                raise InvalidInput("key and idempotency_key are one thing under two names: give one of them")
             object.__setattr__(self, "idempotency_key", key)
         if max_retries is not None:
+            if self.max_attempts not in (None, max_retries):
+                raise InvalidInput("max_retries and max_attempts are one thing under two names: give one of them")
             object.__setattr__(self, "max_attempts", max_retries)
 
 
@@ -295,10 +301,13 @@ class HistoryPage:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """What `list`, `redrive` and `purge` select by. Everything given must match; nothing given matches all."""
+    """What `list`, `redrive` and `purge` select by. Everything given must match; nothing given matches all.
 
-    ids: tuple[str, ...] | None = None
-    status: Status | None = None
+    One id may be given as it is, and the status as its text: `JobFilter(ids="a", status="dlq")`.
+    """
+
+    ids: Sequence[str] | None = None
+    status: Status | str | None = None
     queue: str | None = None
     type: str | None = None
     tenant_id: str | None = None

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from taskharbor.core import limits as bounds
 from taskharbor.core.clock import StoreClock, checked
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Settled
-from taskharbor.core.errors import DriverClosed, InvalidInput, InvalidTime, TaskHarborError
+from taskharbor.core.errors import DriverClosed, InvalidInput, TaskHarborError
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
 from taskharbor.core.model import (
@@ -30,7 +30,6 @@ from taskharbor.core.model import (
     QueueSettings,
     Recovery,
     RetryUpdate,
-    Settle,
     Settlement,
     Status,
     Worker,
@@ -39,21 +38,24 @@ from taskharbor.drivers.checks import (
     check_count,
     check_cursor,
     check_epoch,
-    check_error,
     check_filter,
     check_names,
     check_progress,
     check_rate,
-    check_update,
+    check_settlement,
     check_words,
     check_worker,
+    list_position,
+    with_cursor,
 )
 from taskharbor.drivers.operations import RedrivePlan, StoreOperations
+from taskharbor.drivers.promises import with_promises
 
 T = TypeVar("T")
 Names = list[str]
 
 
+@with_promises
 class BaseDriver(StoreOperations):
     """The public contract over a few private operations."""
 
@@ -111,8 +113,12 @@ class BaseDriver(StoreOperations):
         bounds.check_text(owner, "owner", bounds.MAX_NAME)
         names = check_names(queues, "queue")
         handled = None if types is None else check_names(types, "type")
-        checked_settlements = [self._checked_settlement(item) for item in settlements]
-        check_words([word for item in settlements for word in (item.id, item.token)], "an id or a token")
+        try:
+            checked_settlements = [check_settlement(item, self.limits) for item in settlements]
+            words = [word for item in checked_settlements for word in (item.id, item.token)]
+        except (AttributeError, TypeError):  # found out by trying, because batches are large and nearly all are right
+            raise InvalidInput("settle takes a list of Settlement: settle([Settlement.ack(id, token)])") from None
+        check_words(words, "an id or a token")
         if len(checked_settlements) > bounds.MAX_BATCH:
             raise InvalidInput(f"one settle takes at most {bounds.MAX_BATCH:,} items: split the batch")
         if not names or handled == ():
@@ -166,9 +172,14 @@ class BaseDriver(StoreOperations):
 
     def extend(self, extensions: Sequence[Extension], *, now: datetime | None = None) -> Extended:
         moment = self._moment(now)
+        try:
+            extensions = list(extensions)
+            words = [word for item in extensions for word in (item.id, item.token)]
+        except (AttributeError, TypeError):
+            raise InvalidInput("extend takes a list of Extension: extend([Extension(id, token)])") from None
         if len(extensions) > bounds.MAX_BATCH:
             raise InvalidInput(f"one extend takes at most {bounds.MAX_BATCH:,} items: split the batch")
-        check_words([word for item in extensions for word in (item.id, item.token)], "an id or a token")
+        check_words(words, "an id or a token")
         items = [
             Extension(
                 item.id,
@@ -208,8 +219,7 @@ class BaseDriver(StoreOperations):
     def list(self, filter: JobFilter | None = None, cursor: str | None = None, limit: int = 100) -> Page:
         self._check_open()
         check_count(limit, "limit", bounds.MAX_BATCH)
-        check_cursor(cursor)
-        return self._list(check_filter(filter), cursor, limit)
+        return with_cursor(self._list(check_filter(filter), list_position(cursor), limit))
 
     def counts(self) -> Counts:
         return self._counts(self._moment(None))
@@ -352,36 +362,6 @@ class BaseDriver(StoreOperations):
 
     def _settle_one(self, settlement: Settlement, now: datetime | None) -> None:
         _value(self.settle([settlement], now=now)[0])
-
-    def _checked_settlement(self, item: Settlement) -> Settlement:
-        """The settlement with clean text and UTC times. Most are acks with nothing to check: keep those quick."""
-        if item.result is not None:
-            if not isinstance(item.result, bytes):
-                raise InvalidInput(f"result must be bytes, got {type(item.result).__name__}")
-            self.limits.check_size(item.result, "result")
-        started_at = None if item.started_at is None else checked(item.started_at, "started_at")
-        if item.kind is Settle.ACK:
-            return item if started_at is item.started_at else item._replace(started_at=started_at)
-        update = item.update
-        if item.kind is Settle.RETRY:
-            if update is None:
-                raise InvalidInput("a retry needs an update: RetryUpdate(run_at, attempts, last_error, failed_at)")
-            update = check_update(update)
-        run_at = item.run_at
-        if item.kind is Settle.SNOOZE:
-            if run_at is None:
-                raise InvalidTime("a snooze needs run_at: the time the job wakes up")
-            run_at = checked(run_at, "run_at")
-        code = item.code
-        if item.kind is Settle.FAIL:
-            code = check_name(str(code), "code", 64)
-        return item._replace(
-            update=update,
-            reason=check_error(item.reason, "reason"),
-            code=code,
-            run_at=run_at,
-            started_at=started_at,
-        )
 
 
 def _value(outcome: T | TaskHarborError) -> T:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Final
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.clock import checked
-from taskharbor.core.errors import InvalidCursor, InvalidInput
-from taskharbor.core.model import JobFilter, Progress, RetryUpdate, Worker
+from taskharbor.core.errors import InvalidCursor, InvalidInput, InvalidTime
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import JobFilter, Page, Progress, RetryUpdate, Settle, Settlement, Status, Worker
 
 LOWEST_RATE: Final = 1 / 86_400
 """Jobs a second: one a day. Slower than that, the last of many jobs would be due after the end of time."""
+
+_LIST_CURSOR: Final = "after:"
 
 
 def check_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
     """The names checked, in order, each once."""
     names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Iterable):
+        raise InvalidInput(f"a {what} must be named, by one name or a list of names, got {type(given).__name__}")
     return tuple(dict.fromkeys(bounds.check_name(name, what, bounds.MAX_NAME) for name in names))
 
 
@@ -45,14 +50,79 @@ def check_cursor(cursor: str | None) -> None:
         raise InvalidCursor(str(error)) from None
 
 
+def list_position(cursor: str | None) -> str | None:
+    """The id that a cursor of `list` stands at. What has not its form is refused, whatever it may be."""
+    check_cursor(cursor)
+    if cursor is None:
+        return None
+    if not cursor.startswith(_LIST_CURSOR):
+        raise InvalidCursor(f"cursor {cursor!r} is not one that list gave out: start without one")
+    return cursor.removeprefix(_LIST_CURSOR)
+
+
+def with_cursor(page: Page) -> Page:
+    """The page of a driver, which ends at an id, with the cursor for callers in place of that id."""
+    return page if page.cursor is None else Page(page.jobs, _LIST_CURSOR + page.cursor)
+
+
 def check_filter(filter: JobFilter | None) -> JobFilter:
     if filter is None:
         return JobFilter()
+    if not isinstance(filter, JobFilter):
+        raise InvalidInput(
+            f'a filter is a JobFilter, got {type(filter).__name__}: JobFilter(ids=("…",)) for ids, '
+            'JobFilter(status="dlq", queue="…") and so on for the rest'
+        )
     words = (filter.queue, filter.type, filter.tenant_id, filter.error, filter.code)
     check_words([word for word in words if word is not None], "a filter")
-    if filter.ids is not None:
-        check_words(filter.ids, "an id of a filter")
-    return filter
+    ids = (filter.ids,) if isinstance(filter.ids, str) else filter.ids
+    if ids is not None:
+        if not isinstance(ids, Iterable):
+            raise InvalidInput(f"ids of a filter are a list of text, got {type(ids).__name__}")
+        ids = tuple(ids)
+        check_words(ids, "an id of a filter")
+    return replace(filter, ids=ids, status=_check_status(filter.status))
+
+
+def _check_status(status: Status | str | None) -> Status | None:
+    try:
+        return None if status is None else Status(status)
+    except ValueError:
+        known = ", ".join(known.value for known in Status)
+        raise InvalidInput(f"there is no status {status!r}: a filter takes one of {known}") from None
+
+
+def check_settlement(item: Settlement, limits: Limits) -> Settlement:
+    """The settlement with clean text and UTC times. Most are acks with nothing to check: keep those quick."""
+    if item.result is not None:
+        if not isinstance(item.result, bytes):
+            raise InvalidInput(f"result must be bytes, got {type(item.result).__name__}")
+        limits.check_size(item.result, "result")
+    started_at = None if item.started_at is None else checked(item.started_at, "started_at")
+    if item.kind is Settle.ACK:
+        return item if started_at is item.started_at else item._replace(started_at=started_at)
+    if not isinstance(item.kind, Settle):
+        return check_settlement(item._replace(kind=_check_kind(item.kind)), limits)
+    run_at = item.run_at
+    if item.kind is Settle.SNOOZE:
+        if run_at is None:
+            raise InvalidTime("a snooze needs run_at: the time the job wakes up")
+        run_at = checked(run_at, "run_at")
+    return item._replace(
+        update=check_update(item.update) if item.kind is Settle.RETRY else item.update,
+        reason=check_error(item.reason, "reason"),
+        code=bounds.check_name(str(item.code), "code", 64) if item.kind is Settle.FAIL else item.code,
+        run_at=run_at,
+        started_at=started_at,
+    )
+
+
+def _check_kind(kind: Settle | str) -> Settle:
+    try:
+        return Settle(kind)
+    except ValueError:
+        known = ", ".join(known.value for known in Settle)
+        raise InvalidInput(f"there is no way to settle called {kind!r}: known are {known}") from None
 
 
 def check_rate(rate: float | None) -> None:
@@ -61,7 +131,12 @@ def check_rate(rate: float | None) -> None:
         raise InvalidInput(f"rate must be a number of jobs a second, at least one a day, got {rate!r}")
 
 
-def check_update(update: RetryUpdate) -> RetryUpdate:
+def check_update(update: RetryUpdate | None) -> RetryUpdate:
+    if not isinstance(update, RetryUpdate):
+        raise InvalidInput(
+            f"a retry needs an update, got {type(update).__name__}: "
+            "RetryUpdate(run_at=…, attempts=…, last_error=…, failed_at=…)"
+        )
     if type(update.attempts) is not int or not 0 <= update.attempts <= bounds.MAX_ATTEMPTS:
         raise InvalidInput(f"attempts must be a whole number from 0 to {bounds.MAX_ATTEMPTS}, got {update.attempts!r}")
     return RetryUpdate(
@@ -81,6 +156,8 @@ def check_error(text: str, what: str) -> str:
 def check_progress(progress: Progress | None) -> Progress | None:
     if progress is None:
         return None
+    if not isinstance(progress, Progress):
+        raise InvalidInput(f"progress is a Progress(done, total, note), got {type(progress).__name__}")
     for number, what in ((progress.done, "done"), (progress.total, "total")):
         if what == "total" and number is None:
             continue
@@ -98,6 +175,10 @@ def check_epoch(epoch: Any) -> None:
 
 
 def check_worker(worker: Worker) -> Worker:
+    if not isinstance(worker, Worker):
+        raise InvalidInput(f"heartbeat takes a Worker, got {type(worker).__name__}: heartbeat(Worker(id=…))")
+    if not isinstance(worker.meta, Mapping):
+        raise InvalidInput(f"meta of a worker must map text to text, got {type(worker.meta).__name__}")
     bounds.check_name(worker.id, "worker id", bounds.MAX_NAME)
     bounds.check_text(worker.hostname, "hostname", bounds.MAX_NAME)
     bounds.check_text(worker.version, "version", bounds.MAX_NAME)

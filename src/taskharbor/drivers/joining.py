@@ -7,11 +7,12 @@ connection it can join and gives its statements in both parameter styles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core.contract import Answers
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import InvalidInput, SchemaMissing
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
@@ -32,6 +33,7 @@ Steps = Generator[Query, Sequence[Row], Answers]
 RowOf = Callable[[Admitted], Params]
 
 _SAVEPOINT: Final = "taskharbor_enqueue"
+TRIES: Final = 5
 
 
 def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_check: str | None = None) -> Steps:
@@ -54,11 +56,14 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
         # Everybody takes keys in the same order, so that two batches cannot wait for each other in a circle.
         for job in sorted(keyed, key=lambda job: (job.dedupe_scope, job.idempotency_key)):
             params = key_params(job)
-            if (yield Query("take_key", params)):
-                continue
-            holder_id, payload_hash = (yield Query("get_key", params))[0]
-            check_duplicate(job, holder_id, payload_hash)
-            existing[job.id] = holder_id
+            for _ in range(TRIES):
+                if (yield Query("take_key", params)):
+                    break
+                holder = yield Query("get_key", params)
+                if holder:  # otherwise it was forgotten in between, and the key is free again
+                    check_duplicate(job, *holder[0])
+                    existing[job.id] = holder[0][0]
+                    break
         new = [job_params(job) for job in batch.fresh if job.id not in existing]
         if id_check is not None:
             for job_id in set(ids).intersection(batch.chosen_ids).difference(existing):
@@ -76,6 +81,56 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
     return merge_answers(batch, existing)
 
 
+class StoreMark:
+    """Tells this store from every other one: `read` fetches the store's id through the driver's own connections."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+        self._known: str | None = None
+
+    def know(self) -> None:
+        """Read it now, while whatever goes wrong is about the driver's own store."""
+        if self._known is None:
+            self._known = self._read()
+
+    def is_mine(self, found: str) -> bool:
+        if found == self._known:
+            return True
+        self._known = self._read()  # the tables may have been made anew since
+        return found == self._known
+
+
+def same_store(mark: StoreMark) -> Steps:
+    """Refuse a connection to another store. Needs a statement `store_id`. To be run before anything is written."""
+    rows = yield Query("store_id")
+    if not rows or not mark.is_mine(str(rows[0][0])):
+        raise another_store()
+    return []
+
+
+def another_store() -> InvalidInput:
+    return InvalidInput(
+        "the connection is to another store: pass a connection to the database of this driver, "
+        "or open a driver for that one"
+    )
+
+
+@contextmanager
+def missing_in_the_callers_database() -> Iterator[None]:
+    """Tables that are missing are missing where the caller's connection leads, not where the driver does."""
+    try:
+        yield
+    except SchemaMissing as error:
+        raise missing_there() from error
+
+
+def missing_there() -> SchemaMissing:
+    return SchemaMissing(
+        "the database of the connection has no TaskHarbor tables, or older ones: pass a connection to the database "
+        "of this driver"
+    )
+
+
 class Joiner:
     """Runs steps on connections of one dialect. `libraries` are the modules whose connections it takes,
     `dialects` the SQLAlchemy dialect names."""
@@ -88,19 +143,21 @@ class Joiner:
 
     def run(self, connection: Any, steps: Steps) -> Answers:
         kind = _library_of(connection)
+        _refuse_closed(connection)
         if kind == "sqlalchemy":
             connection = self._sqlalchemy_connection(connection)
             return _drive(steps, lambda query: self._run_sqlalchemy(connection, query))
-        if kind in self._libraries and not _is_async(connection):
+        if kind in self._libraries and not _is_async(connection) and _makes_cursors(connection):
             return _drive(steps, lambda query: self._run_dbapi(connection, query))
         raise self._refusal(connection)
 
     async def arun(self, connection: Any, steps: Steps) -> Answers:
         kind = _library_of(connection)
+        _refuse_closed(connection)
         if kind == "sqlalchemy" and hasattr(connection, "run_sync"):
             result: Answers = await connection.run_sync(lambda inner: self.run(inner, steps))
             return result
-        if kind in self._libraries and _is_async(connection):
+        if kind in self._libraries and _is_async(connection) and _makes_cursors(connection):
             return await self._arun_dbapi(connection, steps)
         return self.run(connection, steps)
 
@@ -148,7 +205,8 @@ class Joiner:
             raise InvalidInput("this connection is asynchronous: await aenqueue(…, connection=…) instead")
         # A Session hands out the connection of its transaction; a Connection is one.
         connection = given.connection() if callable(getattr(given, "connection", None)) else given
-        if connection.dialect.name not in self._dialects:
+        name = getattr(getattr(connection, "dialect", None), "name", None)
+        if name not in self._dialects or not hasattr(connection, "execute"):
             raise self._refusal(given)
         return connection
 
@@ -162,7 +220,7 @@ class Joiner:
         takes = ", ".join((*self._libraries, *(f"SQLAlchemy ({name})" for name in self._dialects)))
         return InvalidInput(
             f"cannot enqueue through a {type(connection).__module__}.{type(connection).__name__}: "
-            f"this store takes connections of {takes}"
+            f"this store takes connections (not cursors or engines) of {takes}"
         )
 
 
@@ -200,6 +258,17 @@ def _library_of(connection: Any) -> str:
         if root in ("sqlalchemy", "psycopg", "sqlite3", "pymysql"):
             return root
     return type(connection).__module__.partition(".")[0]
+
+
+def _refuse_closed(connection: Any) -> None:
+    """Psycopg and SQLAlchemy have `closed`, PyMySQL has `open`; sqlite3 says it when it is used."""
+    if getattr(connection, "closed", False) is True or getattr(connection, "open", True) is False:
+        raise InvalidInput("the connection is closed: pass one that is open")
+
+
+def _makes_cursors(connection: Any) -> bool:
+    """A cursor does not, and neither does whatever else a library may have."""
+    return callable(getattr(connection, "cursor", None))
 
 
 def _is_async(connection: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidURL, MissingExtra
@@ -18,6 +18,10 @@ DEFAULT_PREFIX: Final = "th_"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,23}")
 # Up to the last @, because a password that nobody escaped may hold anything, even what ends a login.
 _LOGIN: Final = re.compile(r"(?<=://)([^:/?#@]*):.*@", re.DOTALL)
+_AUTHORITY: Final = re.compile(r"[^:]*://([^/?#]*)", re.DOTALL)
+# A client library would read it in its own way, and might show a part of the password when it stumbles.
+_MISREAD: Final = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|%(?!(?!00)[0-9A-Fa-f]{2})|@.*@", re.DOTALL)
+_WITHOUT_TABLES: Final = ("memory", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +58,49 @@ def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
     if not isinstance(url, str) or "://" not in url:
         # Only how it begins: there may be a password further on.
         shown = url.partition(":")[0] if isinstance(url, str) else type(url).__name__
+        if shown in ("sqlite", "json"):
+            raise InvalidURL(f"{shown}: is followed by three slashes and a path, for example {shown}:///jobs.db")
         raise InvalidURL(f"not a store URL: {shown!r}. Try sqlite:///jobs.db, or postgresql://user@host/database")
     try:
         parts = urlsplit(url)
     except ValueError:
         parts = None
-    if parts is None or (_LOGIN.search(url) and "@" not in parts.netloc):
-        raise InvalidURL(f"cannot read {redacted(url)!r}: write / ? # [ ] @ and % in a password as %2F and so on")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    prefix = check_prefix(options.pop("prefix", DEFAULT_PREFIX))
+    if parts is None or (_LOGIN.search(url) and "@" not in parts.netloc) or _is_misread(url):
+        raise InvalidURL(
+            f"cannot read {redacted(url)!r}: write / ? # [ ] @ % and spaces in a password as %2F and so on"
+        )
+    if "#" in url:
+        raise InvalidURL("a store URL has no part behind a #: write a # that belongs to a name as %23")
+    scheme = parts.scheme.lower()
+    options = _options(parts.query)
+    prefix = check_prefix(options.get("prefix", DEFAULT_PREFIX))
+    if scheme not in _WITHOUT_TABLES:
+        options.pop("prefix", None)
     cap = options.pop("max_payload", None)
     if cap is not None:
         if not cap.isdecimal() or not 1 <= int(cap) <= 2**30:
             raise InvalidURL(f"max_payload must be a number of bytes from 1 to {2**30:,}, got {cap!r}")
-        limits = Limits(max_payload_bytes=int(cap))
+        limits = replace(limits or Limits(), max_payload_bytes=int(cap))
     # Put together by hand: urlunsplit would take the two slashes of an absolute path for those before a host.
-    rest = f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{urlencode(options)}" if options else "")
+    rest = f"{parts.scheme}://{parts.netloc}{parts.path}" + (
+        f"?{urlencode(options, quote_via=quote)}" if options else ""
+    )
     path = unquote(parts.netloc + parts.path)
-    return StoreURL(parts.scheme.lower(), path, rest, prefix, limits or Limits(), options)
+    return StoreURL(scheme, path, rest, prefix, limits or Limits(), options)
+
+
+def _is_misread(url: str) -> bool:
+    authority = _AUTHORITY.match(url)
+    return authority is not None and "@" in authority[1] and _MISREAD.search(authority[1]) is not None
+
+
+def _options(query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in options:
+            raise InvalidURL(f"the option {name!r} is in the URL twice: give it once")
+        options[name] = value
+    return options
 
 
 def check_prefix(prefix: str) -> str:
@@ -90,15 +119,22 @@ def redacted(url: str) -> str:
     return head + mark + shown
 
 
+def _refuse_options(url: StoreURL) -> None:
+    if url.options:
+        raise InvalidURL(f"unknown option {min(url.options)!r}: {url.scheme}:// takes max_payload")
+
+
 def _open_memory(url: StoreURL) -> Driver:
     from taskharbor.drivers.memory import MemoryDriver
 
+    _refuse_options(url)
     return MemoryDriver(url.path.strip("/"), limits=url.limits)
 
 
 def _open_json(url: StoreURL) -> Driver:
     from taskharbor.drivers.jsonfile import JsonDriver
 
+    _refuse_options(url)
     return JsonDriver(_local_path(url), limits=url.limits)
 
 

@@ -17,7 +17,7 @@ from taskharbor.core.limits import Limits
 from taskharbor.core.model import Settlement
 from taskharbor.drivers.engine import EngineDriver
 from taskharbor.drivers.jsonfile import journal as journals
-from taskharbor.drivers.jsonfile import lock, records, snapshot
+from taskharbor.drivers.jsonfile import lock, mark, records, snapshot
 from taskharbor.drivers.jsonfile.failures import store_error, unreadable
 from taskharbor.drivers.jsonfile.journal import Change, Journal
 from taskharbor.drivers.state import State
@@ -46,6 +46,7 @@ class JsonDriver(EngineDriver):
     def _begin_process(self) -> None:
         self._mutex = threading.RLock()
         self._depth = 0
+        self._lock = -1
 
     def _forget(self) -> None:
         """Drop what is in memory; the next operation reads it again from disk, where the truth is."""
@@ -135,7 +136,8 @@ class JsonDriver(EngineDriver):
                 else:
                     # Only where a store is, or is to be: looking into a wrong directory leaves nothing behind.
                     create = create or snapshot.identity(self._directory) is not None
-                    with lock.held(self._directory, exclusive=exclusive, create=create, wait_s=self._wait_s):
+                    with lock.held(self._directory, exclusive=exclusive, create=create, wait_s=self._wait_s) as held:
+                        self._lock = held
                         yield
             finally:
                 self._depth -= 1
@@ -147,7 +149,7 @@ class JsonDriver(EngineDriver):
         try:
             if self._state is None or self._journal is None or snapshot.identity(self._directory) != self._identity:
                 return self._load(mend=mend)
-            self._journal.catch_up(mend=mend)
+            self._journal.catch_up(mark.read(self._lock), mend=mend)
         except OSError as error:
             self._reset()
             raise (store_error if mend else unreadable)(error, self._directory) from error
@@ -165,7 +167,7 @@ class JsonDriver(EngineDriver):
             raise
         journal = Journal(self._directory, kept.state, kept.generation)
         try:
-            journal.catch_up(mend=mend)
+            journal.catch_up(mark.read(self._lock), mend=mend)
         except BaseException:
             journal.close()
             raise
@@ -213,6 +215,7 @@ class JsonDriver(EngineDriver):
             if isinstance(error, OSError):
                 raise store_error(error, self._directory) from error
             raise
+        mark.write(self._lock, self._journal.mark)
         if self._journal.size > self._compact_at:
             self._compact()
 

@@ -1,8 +1,9 @@
 """`journal-<generation>.jsonl`: one line for every operation since the snapshot of that generation.
 
 A line is `["<crc32>", [changes]]`, and each checksum continues the one before it, so that a line that is
-missing, doubled or out of place is noticed as surely as a damaged one. A line that a crashed writer left unfinished
-can only be the last one; it never counted, and the next writer cuts it off.
+missing, doubled or out of place is noticed as surely as a damaged one. A crashed writer can leave one unfinished line:
+the last, without its newline. It never counted, and the next writer cuts it off. Anything else is damage, and so is a
+journal that is shorter than its mark says (see `mark`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 from taskharbor.core.errors import StoreCorrupt
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.jsonfile.failures import unreadable
+from taskharbor.drivers.jsonfile.mark import Mark
 from taskharbor.drivers.jsonfile.snapshot import write_all, write_durably
 from taskharbor.drivers.state import State
 
@@ -27,6 +29,8 @@ Change = tuple[str, Any, Any]
 
 _NAME: Final = re.compile(r"journal-([0-9]+)\.jsonl")
 _HEAD: Final = len('["00000000",')
+_UNFINISHED: Final = re.compile(rb"[ -~]*")
+"""What our lines are written in. A disk that lost something puts other bytes in its place, mostly NUL."""
 
 
 def file_name(generation: int) -> str:
@@ -51,6 +55,7 @@ class Journal:
     def __init__(self, directory: Path, state: State, generation: int) -> None:
         self._path = directory / file_name(generation)
         self._state = state
+        self._generation = generation
         self._header = {"store_id": state.store_id, "generation": generation}
         self.size = 0
         """Where the last whole line ends, as far as this process knows."""
@@ -79,34 +84,55 @@ class Journal:
                 os.close(self._descriptor)
             self._descriptor = -1
 
-    def catch_up(self, *, mend: bool) -> None:
+    @property
+    def mark(self) -> Mark:
+        """To be written down where the next one to open the journal finds it."""
+        return Mark(self._state.store_id, self._generation, self.size)
+
+    def catch_up(self, mark: Mark | None, *, mend: bool) -> None:
         """Apply what others have appended. With `mend`, cut off what a crashed writer left unfinished."""
         length = os.fstat(self._descriptor).st_size
-        if length == self.size > 0:
-            return
         if length < self.size:
             raise StoreCorrupt(f"{self._path} became shorter while it was in use: restore the directory from a backup")
+        if length > self.size or length == 0:
+            self._read(length)
+        # Before anything is cut off: what looks unfinished may be the rest of an operation that was complete.
+        self._check_mark(mark)
+        if mend and self.size < length:
+            self._check_writable()
+            os.ftruncate(self._descriptor, self.size)
+            os.fsync(self._descriptor)
+
+    def _read(self, length: int) -> None:
         data = _read_all(self._descriptor, self.size, length)
         start = 0
-        while start < len(data):
-            end = data.find(b"\n", start) + 1
-            content = self._checked(data[start:end]) if end else None
+        while end := data.find(b"\n", start) + 1:
+            content = self._checked(data[start:end])
             if content is None:
-                if end and end < len(data):
-                    raise StoreCorrupt(
-                        f"{self._path} is damaged at byte {self.size} (checksum), with whole operations behind it: "
-                        "restore the directory from a backup"
-                    )
-                break
+                raise self._damage()
             self._apply(content)
             self.size += end - start
             start = end
         if self.size == 0:
             raise StoreCorrupt(f"{self._path} has no beginning: restore the directory from a backup")
-        if mend and self.size < length:
-            self._check_writable()
-            os.ftruncate(self._descriptor, self.size)
-            os.fsync(self._descriptor)
+        if not _UNFINISHED.fullmatch(data, start):
+            raise self._damage()
+
+    def _damage(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self._path} is damaged at byte {self.size} (checksum), and not as by a writer that was interrupted: "
+            "restore the directory from a backup"
+        )
+
+    def _check_mark(self, mark: Mark | None) -> None:
+        if mark is None or mark.store_id != self._state.store_id:
+            return
+        if (mark.generation, mark.size) > (self._generation, self.size):
+            raise StoreCorrupt(
+                f"{self._path} ends at byte {self.size}, but journal-{mark.generation}.jsonl had operations up to byte "
+                f"{mark.size}: restore the directory from a backup (if this is an older backup, put back on "
+                "purpose, remove the file `lock` beside it)"
+            )
 
     def _check_writable(self) -> None:
         if self._refusal is not None:

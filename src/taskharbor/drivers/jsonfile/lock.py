@@ -14,6 +14,7 @@ from typing import Final
 
 from taskharbor.core.errors import StoreUnavailable
 from taskharbor.drivers.jsonfile.failures import store_error
+from taskharbor.drivers.jsonfile.mark import OFFSET
 from taskharbor.drivers.jsonfile.snapshot import missing
 
 try:
@@ -26,8 +27,9 @@ _LONGEST_PAUSE_S: Final = 0.005
 
 
 @contextmanager
-def held(directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> Iterator[None]:
-    """Hold the store's lock, alone or together with other readers. StoreUnavailable after `wait_s`.
+def held(directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> Iterator[int]:
+    """Hold the store's lock, alone or together with other readers, and give its descriptor. StoreUnavailable after
+    `wait_s`.
 
     With `create`, the file to lock is made where it is missing; else a missing one means there is no store.
     """
@@ -36,7 +38,7 @@ def held(directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> It
     deadline = time.monotonic() + wait_s
     descriptor = _take(directory / FILE_NAME, exclusive, create, deadline, wait_s)
     try:
-        yield
+        yield descriptor
     finally:
         # Unlocked by hand, not by closing: a child forked meanwhile may hold a copy of the descriptor.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -97,15 +99,14 @@ def _is_still(path: Path, descriptor: int) -> bool:
 def _sign(descriptor: int) -> None:
     """Leave a note for those who wait in vain. It is no part of the lock."""
     with suppress(OSError):
-        note = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
-        if os.pread(descriptor, 200, 0) != note:
+        note = f"process {os.getpid()} on {socket.gethostname()}".encode()[: OFFSET - 1].ljust(OFFSET - 1) + b"\n"
+        if os.pread(descriptor, OFFSET, 0) != note:
             os.pwrite(descriptor, note, 0)
-            os.ftruncate(descriptor, len(note))
 
 
 def _holder(descriptor: int) -> str:
     try:
-        note = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
+        note = os.pread(descriptor, OFFSET, 0).decode("utf-8", "replace").strip()
     except OSError:
         note = ""
     return f"another process (the last writer was {note})" if note else "another process"

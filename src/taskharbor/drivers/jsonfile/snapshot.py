@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreCorrupt
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreCorrupt
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.jsonfile.failures import unreadable
 from taskharbor.drivers.state import State
@@ -20,6 +21,7 @@ VERSION: Final = 1
 FILE_NAME: Final = "store.json"
 _TEMPORARY: Final = "store.json.new"
 _OTHER_STORE: Final = "jobs.json"
+_OWN_NAME: Final = re.compile(r"store\.json(\.new)?|lock|journal-\d+\.jsonl.*|lost\+found|\..*")
 
 Identity = tuple[int, ...]
 """Tells whether the file is still the one that was read."""
@@ -102,14 +104,28 @@ def missing(directory: Path) -> SchemaMissing | StoreCorrupt:
     if directory.exists() and not directory.is_dir():
         return StoreCorrupt(
             f"{directory} is a file, but a JSON store is a directory: point json:// at one. "
-            "If the file is the jobs.json of another queue, it is data to import (`taskharbor pipeline import`)"
+            "If the file is the jobs.json of another queue, it is data to import, and no store"
         )
     if (directory / _OTHER_STORE).exists():
         return StoreCorrupt(
-            f"{directory / _OTHER_STORE} belongs to another queue. It is data to import (`taskharbor pipeline "
-            "import`), not a TaskHarbor store: point json:// at another directory"
+            f"{directory / _OTHER_STORE} belongs to another queue. It is data to import, and no TaskHarbor store: "
+            "point json:// at another directory"
         )
-    return SchemaMissing(f"no JSON store at {directory}: run `taskharbor migrate`")
+    if others := _foreign_names(directory):
+        return StoreCorrupt(
+            f"{directory} holds no store but other files ({', '.join(others[:3])}{', …' if others[3:] else ''}): "
+            "point json:// at a directory that is empty or does not exist yet"
+        )
+    return SchemaMissing(f"no JSON store at {directory}: {HOW_TO_MIGRATE}")
+
+
+def _foreign_names(directory: Path) -> list[str]:
+    """What lies in the directory and is not from us. Hidden files, and what a file system puts there, do not count."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []  # not there, or not to be looked into: whoever opens the files will say so
+    return [name for name in names if not _OWN_NAME.fullmatch(name)]
 
 
 def write(directory: Path, state: State, generation: int) -> None:

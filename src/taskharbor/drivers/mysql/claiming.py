@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from taskharbor.core import transitions
 from taskharbor.core.contract import Leased
@@ -17,6 +18,13 @@ from taskharbor.drivers.mysql.moves import apply_moves, lock_jobs
 from taskharbor.drivers.mysql.rows import claimed_job, common_part
 from taskharbor.drivers.mysql.store import Row, Session
 from taskharbor.drivers.mysql.values import read_time, sql_time
+
+Place = tuple[datetime, str]
+"""Of a job in its level: when it became due, and its id."""
+
+BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+LARGEST_WINDOW: Final = 8_192
+WINDOW_GROWTH: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,26 @@ class Due(NamedTuple):
     queue: str
     rank: int
     row: Row
+
+
+@dataclass(slots=True)
+class Line:
+    """One of several queues at one level: the jobs locked so far by their place, and the places seen behind them."""
+
+    locked: dict[Place, Row] = field(default_factory=dict)
+    seen: list[Place] = field(default_factory=list)
+
+    def places(self) -> list[Place]:
+        return [*self.locked, *self.seen]
+
+    def lock(self, rows: Sequence[Row], share: int) -> bool:
+        """Note what was locked of the share asked for. Returns whether what waits behind it is known."""
+        expected = self.places()
+        self.locked = {(common_part(row[2]).due_at, row[0]): row for row in rows}
+        as_expected = [*self.locked] == expected[:share]
+        # If there were not even as many as asked for, the others hold all that is left.
+        self.seen = expected[share:] if as_expected else []
+        return as_expected or len(rows) < share
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,37 +146,62 @@ def claim(session: Session, asked: Claim, first_ranks: Mapping[str, int]) -> Lea
 
 
 def _descend(session: Session, levels: dict[str, int], queue: str, rank: int, now: datetime) -> None:
-    """Find the next level of the queue that has a job due, or none."""
+    """Find the next level of the queue that has a job due, or none. The more levels there are in vain, the more jobs
+    are looked at in one go; but never so many that a level with very many of them would matter."""
     del levels[queue]
-    while found := session.rows("next_rank", queue=queue, from_rank=rank):
-        if found[0][1] <= now:
-            levels[queue] = found[0][0]
+    window = 1
+    while True:
+        ((due, last),) = session.rows("next_rank", queue=queue, from_rank=rank, now=sql_time(now), window=window)
+        if due is not None:
+            levels[queue] = due
             return
-        rank = found[0][0] + 1
+        if last is None:
+            return
+        rank = last + 1
+        window = min(window * WINDOW_GROWTH, LARGEST_WINDOW)
 
 
 def _level(session: Session, asked: Claim, queues: Sequence[str], rank: int, limit: int) -> list[Due]:
-    """Lock at most `limit` due jobs of one level, in order."""
-    filter = asked.filter()
-    shares = {queues[0]: limit}
+    """Lock the first `limit` due jobs of one level that nobody else holds, in order."""
     if len(queues) > 1:
-        # Which queue's jobs are first is seen without locks, so that no more is locked than will be taken.
-        heads = [
-            (due_at, id, queue)
-            for queue in queues
-            for due_at, id in session.rows("rank_due", queue=queue, rank=rank, limit=limit, **filter)
-        ]
-        shares = {}
-        for _, _, queue in sorted(heads)[:limit]:
-            shares[queue] = shares.get(queue, 0) + 1
-    found = [
-        Due(queue, rank, row)
-        for queue, share in shares.items()
-        for row in session.rows("select_due", queue=queue, rank=rank, limit=share, **filter)
-    ]
-    if len(shares) > 1:
-        found.sort(key=lambda due: (common_part(due.row[2]).due_at, due.row[0]))
-    return found
+        return _shared_level(session, asked, queues, rank, limit)
+    rows = session.rows("select_due", queue=queues[0], rank=rank, limit=limit, **asked.filter())
+    return [Due(queues[0], rank, row) for row in rows]
+
+
+def _shared_level(session: Session, asked: Claim, queues: Sequence[str], rank: int, limit: int) -> list[Due]:
+    """The same for several queues. Which of them have the first jobs is seen without locks, so that no more is locked
+    than will be taken. Where others hold some of these, the queue offers later ones, and it is looked again whose are
+    first now; what is locked and then not taken is free again at the commit."""
+    filter = asked.filter()
+    lines = {queue: Line() for queue in queues}
+    unknown = list(queues)
+    while True:
+        _look_along(session, {queue: lines[queue] for queue in unknown}, limit, {"rank": rank, **filter})
+        first = sorted((place, queue) for queue, line in lines.items() for place in line.places())[:limit]
+        shares = Counter(queue for _, queue in first)
+        unknown = []
+        for queue, share in shares.items():
+            line = lines[queue]
+            if share > len(line.locked):
+                rows = session.rows("select_due", queue=queue, rank=rank, limit=share, **filter)
+                if not line.lock(rows, share):
+                    unknown.append(queue)
+        if all(place in lines[queue].locked for place, queue in first):
+            return [Due(queue, rank, lines[queue].locked[place]) for place, queue in first]
+
+
+def _look_along(session: Session, lines: Mapping[str, Line], limit: int, params: Mapping[str, Any]) -> None:
+    """See who waits in each line behind those that are locked, as far as they could be among the first `limit`."""
+    each = []
+    for queue, line in lines.items():
+        after, after_id = max(line.locked, default=(BEGINNING, ""))
+        if len(line.locked) < limit:
+            ahead = {"queue": queue, "limit": limit - len(line.locked), "after": sql_time(after), "after_id": after_id}
+            each.append({**params, **ahead})
+    if each:
+        for queue, due_at, id in session.rows_of_each("rank_due", each):
+            lines[queue].seen.append((due_at, id))
 
 
 def _lease(session: Session, found: Sequence[Due], asked: Claim) -> Leased:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,7 +28,7 @@ from taskharbor.core.model import (
     Worker,
 )
 from taskharbor.drivers.base import BaseDriver
-from taskharbor.drivers.joining import Joiner
+from taskharbor.drivers.joining import Joiner, StoreMark, missing_in_the_callers_database, same_store
 from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, schema, settling
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.claiming import Claim, Look
@@ -56,6 +56,7 @@ class MysqlDriver(BaseDriver):
             Statements(schema.PACKAGE, prefix, "pyformat"),
             Statements(schema.PACKAGE, prefix, "named"),
         )
+        self._mark = StoreMark(self._store.read_identity)
 
     def migrate(self) -> None:
         self._check_open()
@@ -74,16 +75,16 @@ class MysqlDriver(BaseDriver):
         return self._store.write(lambda session: enqueueing.enqueue(session, batch))
 
     def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
-        try:
+        self._mark.know()
+        with _of_caller():
+            self._joiner.run(connection, same_store(self._mark))
             return self._joiner.run(connection, enqueueing.enqueue_steps(batch))
-        except Exception as error:
-            raise _in_our_words(error) from error
 
     async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
-        try:
+        self._mark.know()
+        with _of_caller():
+            await self._joiner.arun(connection, same_store(self._mark))
             return await self._joiner.arun(connection, enqueueing.enqueue_steps(batch))
-        except Exception as error:
-            raise _in_our_words(error) from error
 
     def _reserve(
         self,
@@ -210,7 +211,14 @@ class MysqlDriver(BaseDriver):
         return removed
 
 
-def _in_our_words(error: Exception) -> Exception:
+@contextmanager
+def _of_caller() -> Iterator[None]:
     """What went wrong on the caller's connection: SQLAlchemy wraps PyMySQL's error, and ours goes as it is."""
-    cause = getattr(error, "orig", error)
-    return translate(cause) if isinstance(cause, pymysql.err.MySQLError) else error
+    with missing_in_the_callers_database():
+        try:
+            yield
+        except Exception as error:
+            cause = getattr(error, "orig", error)
+            if isinstance(cause, pymysql.err.MySQLError):
+                raise translate(cause) from error
+            raise

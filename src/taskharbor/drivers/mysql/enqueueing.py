@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from taskharbor.core.contract import Answers
+from taskharbor.core.errors import StoreUnavailable
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
-from taskharbor.drivers.joining import Query, Steps
+from taskharbor.drivers.joining import TRIES, Query, Steps
 from taskharbor.drivers.mysql.rows import job_params
 from taskharbor.drivers.mysql.store import Session
 from taskharbor.drivers.mysql.values import items_text, optional_time, sql_time
@@ -45,8 +46,13 @@ def enqueue_steps(batch: Batch) -> Steps:
         existing: dict[str, str] = {}
         for job in _keyed(batch):
             params = _key_params(job, nonce)
-            yield Query("take_key", params)
-            holder_id, payload_hash, taken_by = (yield Query("get_key", params))[0]
+            for _ in range(TRIES):
+                yield Query("take_key", params)
+                if holder := (yield Query("get_key", params)):
+                    break  # otherwise it was forgotten in between, and the key is free again
+            else:
+                raise StoreUnavailable(f"the idempotency key {job.idempotency_key!r} changes hands too fast: try again")
+            holder_id, payload_hash, taken_by = holder[0]
             if taken_by != nonce:
                 check_duplicate(job, holder_id, payload_hash)
                 existing[job.id] = holder_id

@@ -8,6 +8,7 @@ from typing import Final
 import pymysql
 
 from taskharbor.core.errors import (
+    HOW_TO_MIGRATE,
     InvalidInput,
     PayloadTooLarge,
     SchemaMissing,
@@ -37,8 +38,8 @@ _BY_NUMBER: Final[dict[int, tuple[type[TaskHarborError], str]]] = {
     1203: (StoreUnavailable, "this user has no connection left: raise max_user_connections or lower pool_size"),
     2003: (StoreUnavailable, "the server cannot be reached: is it running at the URL's host and port?"),
     2002: (StoreUnavailable, "the server cannot be reached: is it running, and is the socket path right?"),
-    1146: (SchemaMissing, "the tables are not there: run 'taskharbor migrate'"),
-    1054: (SchemaMissing, "the tables are older than this version: run 'taskharbor migrate'"),
+    1146: (SchemaMissing, f"the tables are not there: {HOW_TO_MIGRATE}"),
+    1054: (SchemaMissing, f"the tables are older than this version: {HOW_TO_MIGRATE}"),
     1142: (StoreReadOnly, "this user may not do that: grant it SELECT, INSERT, UPDATE and DELETE on the tables"),
     1290: (StoreReadOnly, "the server accepts no writes: connect to the primary"),
     1792: (StoreReadOnly, "the transaction accepts no writes: connect to the primary"),

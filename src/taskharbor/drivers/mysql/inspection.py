@@ -26,7 +26,7 @@ def get(session: Session, id: str) -> Job:
 
 
 def list_jobs(session: Session, filter: JobFilter, cursor: str | None, limit: int) -> Page:
-    params = {**filter_params(filter), "before": cursor, "status": filter.status and filter.status.value}
+    params = {**filter_params(filter), "before": cursor, "status": filter.status and str(filter.status)}
     found: dict[str, Job] = {}
     if filter.status is None or filter.status in LIVE:
         rows = session.rows("list_jobs", limit=limit + 1, **params)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreUnavailable
-from taskharbor.drivers.mysql.errors import number_of
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreUnavailable
 from taskharbor.drivers.mysql.pool import Connection
 from taskharbor.drivers.sqlfiles import migrations
 
@@ -58,8 +57,7 @@ def check_version(connection: Connection, prefix: str) -> None:
     _check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
         raise SchemaMissing(
-            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: "
-            "run 'taskharbor migrate'"
+            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: {HOW_TO_MIGRATE}"
         )
 
 
@@ -85,6 +83,9 @@ def _lock_name(prefix: str) -> str:
 
 
 def _applied(connection: Connection, prefix: str) -> int:
+    # Here and not above: whoever prints the SQL connects to nothing and needs no client library.
+    from taskharbor.drivers.mysql.errors import number_of
+
     with connection.cursor() as cursor:
         try:
             cursor.execute(f"SELECT COALESCE(MAX(version), 0) FROM {prefix}migrations")

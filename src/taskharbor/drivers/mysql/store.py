@@ -184,7 +184,10 @@ class Store:
     @cached_property
     def identity(self) -> str:
         """What tells this store from every other."""
-        return str(self.read(lambda session: session.rows("identity"))[0][0])
+        return self.read_identity()
+
+    def read_identity(self) -> str:
+        return str(self.read(lambda session: session.rows("store_id"))[0][0])
 
     def raw_clock(self) -> Any:
         """The server's time, also before there are tables."""

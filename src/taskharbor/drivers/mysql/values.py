@@ -16,6 +16,7 @@ CHUNK_ROWS: Final = 500
 """Most ids or items in one statement. From 1,000 on, MariaDB would turn an IN list into a table of its own."""
 CHUNK_BYTES: Final = 1_000_000
 
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _INSERT: Final = re.compile(r"(?s)(?P<head>.*?\bVALUES)\s*(?P<row>\((?:[^()]|%\(\w+\)s)*\))(?P<tail>.*)")
 _NAME: Final = re.compile(r"%\((\w+)\)s")
 
@@ -56,9 +57,11 @@ def _sql_of(value: Literal, mapping: Any) -> str:
     return value.sql
 
 
-def text_literal(text: str) -> Literal | str:
-    """A long text in hexadecimal digits, which need no escaping; unless it is so long that its length counts more."""
-    return Literal(f"_utf8mb4 x'{text.encode().hex()}'") if len(text) <= CHUNK_BYTES // 4 else text
+def text_literal(text: str) -> Literal:
+    """A long text of JSON. Nothing but quotes and backslashes means something in a literal, since our sessions set
+    their own SQL mode; PyMySQL would look at every letter."""
+    quoted = text.replace("\\", "\\\\").replace("'", "''")
+    return Literal(f"_utf8mb4 '{quoted}'")
 
 
 def list_literal(values: Sequence[str]) -> Literal | Sequence[str]:
@@ -81,13 +84,19 @@ def ids_text(ids: Sequence[str]) -> Iterator[str]:
 
 
 def _split_text(part: Sequence[Any]) -> Iterator[str]:
-    text = json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+    text = _to_json(part)
     if len(text) <= CHUNK_BYTES or len(part) == 1:
         yield text
-    else:
-        half = len(part) // 2
-        yield from _split_text(part[:half])
-        yield from _split_text(part[half:])
+        return
+    texts: list[str] = []
+    size = 0
+    for text in map(_to_json, part):
+        if texts and size + len(text) > CHUNK_BYTES:
+            yield f"[{','.join(texts)}]"
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text)
+    yield f"[{','.join(texts)}]"
 
 
 def chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -36,7 +36,7 @@ from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.fleet import Fleet
 from taskharbor.drivers.postgres.inspection import Inspection
 from taskharbor.drivers.postgres.queueing import Queueing
-from taskharbor.drivers.postgres.session import Session, store_time
+from taskharbor.drivers.postgres.session import CONNECT_TIMEOUT_S, Session, store_time
 from taskharbor.drivers.sqlfiles import Statements
 
 DEFAULT_POOL: Final = 10
@@ -188,5 +188,6 @@ def _split_options(url: str) -> tuple[str, int]:
             f"unknown option {unknown[0]!r} in the URL: known are max_size, prefix, max_payload, and those of libpq, "
             "such as sslmode, connect_timeout, application_name and options"
         )
+    options.setdefault("connect_timeout", str(CONNECT_TIMEOUT_S))
     query = urlencode(options, quote_via=quote)  # libpq takes a + for what it is, not for a space
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), int(size)

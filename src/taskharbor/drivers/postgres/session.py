@@ -106,7 +106,7 @@ class Session:
     @contextmanager
     def dedicated(self) -> Iterator[Connection[Row]]:
         """A connection of its own, outside the pool: for migrations."""
-        with translated(), psycopg.connect(self._url, connect_timeout=CONNECT_TIMEOUT_S) as connection:
+        with translated(), psycopg.connect(self._url) as connection:
             _configure(connection)
             yield connection
 
@@ -137,7 +137,7 @@ class Session:
 
     def _open_pool(self) -> ConnectionPool[Connection[Row]]:
         # A pool connects in the background and would report a wrong password as a time-out: ask once ourselves.
-        with psycopg.connect(self._url, connect_timeout=CONNECT_TIMEOUT_S) as probe:
+        with psycopg.connect(self._url) as probe:
             if probe.info.server_version < OLDEST_SERVER:
                 raise StoreError(f"PostgreSQL {probe.info.server_version // 10_000} is too old: 14 or newer is needed")
             self._check(probe)
@@ -150,7 +150,6 @@ class Session:
             max_idle=600,
             open=False,
             name="taskharbor",
-            kwargs={"connect_timeout": CONNECT_TIMEOUT_S},
         )
         pool.open()
         return pool

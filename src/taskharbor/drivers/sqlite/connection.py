@@ -45,7 +45,9 @@ class Settings:
         if not busy.isdecimal() or not 1 <= int(busy) <= 3600:
             raise InvalidURL(f"busy_timeout must be a number of seconds from 1 to 3600, got {busy!r}")
         if given:
-            raise InvalidURL(f"unknown option {min(given)!r}: sqlite:// takes synchronous, busy_timeout, mode, prefix")
+            raise InvalidURL(
+                f"unknown option {min(given)!r}: sqlite:// takes synchronous, busy_timeout, mode, prefix, max_payload"
+            )
         return cls(synchronous, float(busy), mode == "ro")
 
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from taskharbor.core.clock import to_micros
 from taskharbor.core.contract import Answers
+from taskharbor.core.errors import InvalidInput
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
-from taskharbor.drivers.joining import Joiner, Steps, enqueue_steps
+from taskharbor.drivers.joining import (
+    Joiner,
+    Query,
+    Steps,
+    another_store,
+    enqueue_steps,
+    missing_there,
+)
 from taskharbor.drivers.rows import merge_answers
-from taskharbor.drivers.sqlite.errors import translate
+from taskharbor.drivers.sqlite.errors import missing_tables, translate_for_caller
 from taskharbor.drivers.sqlite.joined import abegin, begin
 from taskharbor.drivers.sqlite.ordered import Inserter
 from taskharbor.drivers.sqlite.records import new_job_params
@@ -22,6 +32,8 @@ _JOB_VALUES: Final = (
     "id", "type", "queue", "tenant_id", "payload", "meta", "priority", "run_at", "due_at", "expires_at",
     "timeout_nanos", "max_attempts", "created_at", "created_at", "idempotency_key", "dedupe_scope",
 )  # fmt: skip
+
+_AIOSQLITE_CLOSED: Final = ("no active connection", "Connection closed")
 
 
 class Enqueueing(SqliteStore):
@@ -69,29 +81,51 @@ class Enqueueing(SqliteStore):
     # --- In the caller's transaction -------------------------------------------------------------------------
 
     def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
-        try:
+        with _of_caller():
+            # Before a transaction is begun, which would lock a database that is none of ours.
+            self._joiner.run(connection, self._same_file())
             begin(connection)
             return self._joiner.run(connection, self._steps(batch))
-        except Exception as error:
-            raise self._of_caller(error) from error
 
     async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
-        try:
+        with _of_caller():
+            await self._joiner.arun(connection, self._same_file())
             if await abegin(connection):
                 return await self._joiner.arun(connection, self._steps(batch))
             # SQLAlchemy's asynchronous forms run the synchronous code for us.
             answers: Answers = await connection.run_sync(lambda inner: self._enqueue_with(inner, batch))
             return answers
-        except Exception as error:
-            raise self._of_caller(error) from error
 
     def _steps(self, batch: Batch) -> Steps:
         return enqueue_steps(batch, new_job_params, new_job_params, id_check="id_is_taken")
 
-    def _of_caller(self, error: Exception) -> Exception:
-        """What the caller's library raised, in our words. SQLAlchemy keeps the first error in `orig`."""
+    def _same_file(self) -> Steps:
+        """Refuse a connection to another file. Reads nothing of it: that would begin a snapshot, and whoever writes
+        from an old snapshot is refused by SQLite."""
+        files = {name: file for _, name, file in (yield Query("PRAGMA database_list", raw=True))}
+        if not Path(self._path).exists():
+            raise missing_tables(self._path)
+        if not files.get("main") or not Path(files["main"]).samefile(self._path):
+            try:
+                yield Query("store_id")
+            except Exception as error:
+                raise missing_there() from error
+            raise another_store()
+        return []
+
+
+@contextmanager
+def _of_caller() -> Iterator[None]:
+    """What the caller's library raised, in our words. SQLAlchemy keeps the first error in `orig`."""
+    try:
+        yield
+    except Exception as error:
         first = getattr(error, "orig", None) or error
-        return translate(first, self._path) if isinstance(first, sqlite3.Error) else error
+        if isinstance(first, sqlite3.Error):
+            raise translate_for_caller(first) from error
+        if isinstance(first, ValueError) and str(first) in _AIOSQLITE_CLOSED:
+            raise InvalidInput("the connection is closed: pass one that is open") from error
+        raise
 
 
 def _job_rows(jobs: Iterable[Admitted]) -> list[tuple[Any, ...]]:

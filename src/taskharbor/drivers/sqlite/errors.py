@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from taskharbor.core.errors import (
+    HOW_TO_MIGRATE,
+    InvalidInput,
     SchemaMissing,
     StoreCorrupt,
     StoreError,
@@ -31,11 +33,13 @@ def code_of(error: BaseException) -> int:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Raise what comes from SQLite as an error of ours."""
+def translated(path: str, *, creating: bool = False) -> Iterator[None]:
+    """Raise what comes from SQLite as an error of ours. With `creating`, a missing file was to be made just now."""
     try:
         yield
     except sqlite3.Error as error:
+        if creating and code_of(error) == sqlite3.SQLITE_CANTOPEN and not Path(path).exists():
+            raise _cannot_create(path) from error
         raise translate(error, path) from error
 
 
@@ -61,6 +65,19 @@ def translate(error: BaseException, path: str) -> TaskHarborError:
     return StoreError(f"SQLite refused: {text} ({getattr(error, 'sqlite_errorname', None) or 'no code'}) in {path}")
 
 
+def translate_for_caller(error: BaseException) -> TaskHarborError:
+    """The same for what went wrong on a connection of the caller's, to a file that need not be ours."""
+    code, text = code_of(error), str(error)
+    if isinstance(error, sqlite3.ProgrammingError):
+        return InvalidInput(f"the connection cannot be used: {text.rstrip('.')}. Pass one that is open, in its thread")
+    if code in BUSY:
+        return StoreUnavailable(
+            "the database of the connection is locked by another program for too long: look for a transaction left "
+            "open, or give the connection more time with sqlite3.connect(…, timeout=60)"
+        )
+    return translate(error, "the database of the connection")
+
+
 def refuse_foreign(path: str) -> None:
     """SQLite itself takes a short file of any kind for an empty database, and would write over it."""
     try:
@@ -76,6 +93,13 @@ def _corrupt(path: str, why: str) -> StoreCorrupt:
     return StoreCorrupt(f"{path} is not an SQLite database, or is damaged ({why}): restore it, or give another")
 
 
+def _cannot_create(path: str) -> TaskHarborError:
+    parent = Path(path).parent
+    if not parent.is_dir():
+        return cannot_open(path)
+    return StoreReadOnly(f"{path} cannot be created: check that this user may write to the directory {parent}")
+
+
 def cannot_open(path: str) -> TaskHarborError:
     parent = Path(path).parent
     if not parent.is_dir():
@@ -86,7 +110,7 @@ def cannot_open(path: str) -> TaskHarborError:
 
 
 def missing_tables(path: str) -> SchemaMissing:
-    return SchemaMissing(f"{path} has no TaskHarbor tables yet, or older ones: run `taskharbor migrate`")
+    return SchemaMissing(f"{path} has no TaskHarbor tables yet, or older ones: {HOW_TO_MIGRATE}")
 
 
 def _writable(path: str) -> bool:

@@ -50,7 +50,7 @@ class Inspecting(SqliteStore):
 
     def _page(self, connection: Connection, filter: JobFilter, before: str | None, limit: int) -> list[Job]:
         """The first jobs of the page from the live and from the finished ones; together they hold the page."""
-        status = None if filter.status is None else filter.status.value
+        status = None if filter.status is None else str(filter.status)
         # To SQLite every text is less than any blob, so an empty blob stands behind the last id there can be.
         end = b"" if before is None else before
         params = {**_filter_params(filter), "before": end, "status": status, "limit": limit}
@@ -84,7 +84,7 @@ class Inspecting(SqliteStore):
     def _history(self, cursor: str | None, limit: int) -> HistoryPage:
         """One writer at a time numbers the rows inside its transaction, so their order is that of the commits."""
         with self._reading() as connection:
-            store_id: str = connection.execute(self._sql["identity"]).fetchone()[0]
+            store_id: str = connection.execute(self._sql["store_id"]).fetchone()[0]
             after = _sequence_of(cursor, store_id)
             rows = connection.execute(self._sql["history"], {"after": after, "limit": limit}).fetchall()
         facts = [fact_from_row(row, store_id) for row in rows]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from taskharbor.core.errors import InvalidURL, JobNotFound
+from taskharbor.core.errors import InvalidURL, JobNotFound, SchemaMissing, StoreReadOnly
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Attempt, Job, Status
 from taskharbor.core.transitions import Moved
@@ -57,12 +57,26 @@ class SqliteStore(BaseDriver):
 
     def migrate(self) -> None:
         self._check_open()
-        with translated(self._path):
-            connection = self._connections.open("ro" if self._settings.read_only else "rwc")
+        if self._settings.read_only:
+            self._check_current()
+            return
+        with translated(self._path, creating=True):
+            connection = self._connections.open("rwc")
             try:
                 schema.migrate(connection, self._prefix, self._path, self._settings.busy_timeout_s)
             finally:
                 connection.close()
+
+    def _check_current(self) -> None:
+        """All that `migrate` can do where nothing may be written."""
+        try:
+            with self._reading():
+                pass
+        except SchemaMissing:
+            raise StoreReadOnly(
+                f"{self._path} has no tables yet, or older ones, and mode=ro cannot write any: "
+                "migrate with a URL without mode=ro"
+            ) from None
 
     def _close(self) -> None:
         self._connections.close()

@@ -61,8 +61,8 @@ class DriverContract(
                 yield driver
                 driver.close()
 
-    Each test wants a store that is migrated and empty, and limits as they are by default. The tests that need
-    many threads are marked `concurrency`: register the marker in your pytest configuration.
+    Each test wants a store that is migrated and empty, and limits as they are by default. The suite has no
+    markers, so it asks nothing of your pytest configuration.
     """
 
 

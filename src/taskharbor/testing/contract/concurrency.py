@@ -6,11 +6,9 @@ import threading
 import time
 from collections import Counter
 
-import pytest
-
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import HistoryRow, JobFilter, Leadership, Outcome, Settlement, Status
-from taskharbor.testing.helpers import add_all, add_keyed, failure, in_threads, new_job
+from taskharbor.testing.helpers import FEED_PATIENCE_S, add_all, add_keyed, failure, in_threads, new_job
 from taskharbor.testing.times import HOUR, MINUTE, NOON
 
 RESERVERS = 32
@@ -19,15 +17,12 @@ RIVALS = 4
 ELECTIONS = 1_000
 WRITERS = 8
 JOBS_PER_WRITER = 40
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
 
 
 class ConcurrencyContract:
     """Threads that share one driver, each on connections of its own where the store has any."""
 
-    # Each test is marked by itself: a mark on this class would go over to every test of a class that inherits it.
-
-    @pytest.mark.concurrency
     def test_many_reservers_never_lease_one_job_twice_and_finish_all(self, driver: Driver) -> None:
         ids = add_all(driver, [new_job(priority=number % 3) for number in range(JOBS)])
         seen: Counter[str] = Counter()
@@ -58,14 +53,12 @@ class ConcurrencyContract:
         counts = driver.counts()
         assert counts["done"] + counts["dlq"] == JOBS
 
-    @pytest.mark.concurrency
     def test_many_enqueues_of_one_key_make_one_job(self, driver: Driver) -> None:
         answers = in_threads(64, lambda _: add_keyed(driver, "once", queue="mail"))
         assert len({answer.id for answer in answers}) == 1
         assert [answer.existed for answer in answers].count(False) == 1
         assert len(driver.list(JobFilter(queue="mail")).jobs) == 1
 
-    @pytest.mark.concurrency
     def test_batches_that_share_keys_in_any_order_agree_on_them(self, driver: Driver) -> None:
         def enqueue(number: int) -> list[str]:
             keys = [f"key-{key}" for key in range(20)]
@@ -76,7 +69,6 @@ class ConcurrencyContract:
         assert len({tuple(ids) for ids in in_threads(16, enqueue)}) == 1
         assert driver.counts()["ready"] == 20
 
-    @pytest.mark.concurrency
     def test_every_contested_election_has_one_winner_and_a_higher_epoch(self, driver: Driver) -> None:
         barrier = threading.Barrier(RIVALS, timeout=PATIENCE_S)
 
@@ -93,7 +85,6 @@ class ConcurrencyContract:
         epochs = [found[0].epoch for found in winners]
         assert epochs == sorted(set(epochs))
 
-    @pytest.mark.concurrency
     def test_one_lease_is_settled_by_one_of_many_rivals(self, driver: Driver) -> None:
         add_all(driver, [new_job()])
         (leased,) = driver.reserve("default", now=NOON, lease_for=HOUR)
@@ -105,7 +96,6 @@ class ConcurrencyContract:
         in_threads(12, lambda number: driver.settle([kinds[number % 3]], now=NOON))
         assert len(driver.attempts(leased.job.id)) == 1
 
-    @pytest.mark.concurrency
     def test_a_feed_read_while_others_write_misses_nothing_and_repeats_nothing(self, driver: Driver) -> None:
         written: list[tuple[str, int]] = []
         lock = threading.Lock()
@@ -139,7 +129,7 @@ class ConcurrencyContract:
                     continue
                 if writing.is_set():
                     # Rows may be held back a little longer than the writers take.
-                    deadline = deadline or time.monotonic() + 20
+                    deadline = deadline or time.monotonic() + FEED_PATIENCE_S
                     if len(read) >= len(written) or time.monotonic() > deadline:
                         return
                 time.sleep(0.002)

@@ -147,6 +147,24 @@ class InputContract:
         assert everything(driver) == before
         assert driver.get(job_id).status is Status.READY
 
+    def test_one_queue_and_one_type_may_be_given_without_a_list(self, driver: Driver) -> None:
+        mail, _ = add(driver, type="mail"), add(driver, type="m")
+        leased = driver.reserve("default", now=NOON, types="mail", limit=10)
+        assert [item.job.id for item in leased] == [mail]
+
+    def test_a_way_to_settle_may_be_given_as_its_text(self, driver: Driver) -> None:
+        leased = leased_job(driver)
+        with pytest.raises(InvalidInput):
+            driver.settle([Settlement("explode", leased.job.id, leased.lease.token)], now=NOON)  # type: ignore[arg-type]
+        done = Settlement("ack", leased.job.id, leased.lease.token)  # type: ignore[arg-type]
+        assert driver.settle([done], now=NOON) == [Status.DONE]
+
+    def test_a_batch_may_be_anything_that_can_be_gone_through(self, driver: Driver) -> None:
+        driver.enqueue((new_job(id=f"{number}") for number in range(3)), NOON)
+        leased = driver.reserve("default", now=NOON, limit=3)
+        done = driver.settle((Settlement.ack(job.id, lease.token) for job, lease in leased), now=NOON)  # type: ignore[arg-type]
+        assert done == [Status.DONE] * 3
+
     def test_an_id_that_is_taken_is_refused_even_if_that_job_has_finished(self, driver: Driver) -> None:
         leased = leased_job(driver, id="chosen")
         for _ in range(2):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import JobNotFound
+from taskharbor.core.errors import InvalidCursor, InvalidInput, JobNotFound
 from taskharbor.core.model import JobFilter, NewJob, Status
 from taskharbor.testing.helpers import (
     add,
@@ -165,6 +165,12 @@ class InspectionContract:
         assert [job.id for job in (*first.jobs, *second.jobs)] == mail[::-1]
         assert second.cursor is None
 
+    def test_a_cursor_that_list_did_not_give_out_is_refused(self, driver: Driver) -> None:
+        ids = add_all(driver, [new_job() for _ in range(3)])
+        for odd in ("zz", "", ids[1], driver.history().cursor):
+            with pytest.raises(InvalidCursor):
+                driver.list(None, odd)
+
     def test_a_page_that_is_exactly_full_is_the_last_one(self, driver: Driver) -> None:
         add_all(driver, [new_job() for _ in range(3)])
         assert driver.list(limit=3).cursor is None
@@ -177,6 +183,25 @@ class InspectionContract:
             driver.ack(leased.job.id, leased.lease.token, now=NOON)
         second = driver.list(cursor=first.cursor, limit=2)
         assert [job.id for job in (*first.jobs, *second.jobs)] == ids[::-1]
+
+    # --- Easy slips --------------------------------------------------------------------------------------
+
+    def test_a_status_may_be_given_as_its_text(self, driver: Driver) -> None:
+        dead, waiting = dead_job(driver), add(driver)
+        assert (listed(driver, status="dlq"), listed(driver, status="ready")) == ([dead], [waiting])
+        assert listed(driver, status="done") == []
+        with pytest.raises(InvalidInput):
+            driver.list(JobFilter(status="dead"))
+        with pytest.raises(InvalidInput):
+            driver.redrive(JobFilter(status="ready"), now=NOON)
+        assert list(driver.redrive(JobFilter(status="dlq"), now=NOON)) == [dead]
+
+    def test_one_id_may_be_given_without_a_list(self, driver: Driver) -> None:
+        dead, other, waiting = dead_job(driver), dead_job(driver), add(driver)
+        assert listed(driver, ids=waiting) == [waiting]
+        assert listed(driver, ids=[waiting, dead]) == [waiting, dead]
+        assert list(driver.redrive(JobFilter(ids=dead), now=NOON)) == [dead]
+        assert driver.purge(JobFilter(ids=other)) == 1
 
     # --- Counts ------------------------------------------------------------------------------------------
 

@@ -121,6 +121,33 @@ WRONG_CALLS: Final[dict[str, Callable[[Driver], Any]]] = {
     "heartbeat for an empty queue": lambda driver: driver.heartbeat(Worker("w", queues=("",)), now=NOON),
     "renew with a huge epoch": lambda driver: driver.elect("leader", "ann", NOON, epoch=2**70),
     "redrive too slowly to end": lambda driver: driver.redrive(now=NOON, rate=1e-300),
+    "enqueue one job without a list": lambda driver: driver.enqueue(new_job(), NOON),  # type: ignore[arg-type]
+    "enqueue nothing at all": lambda driver: driver.enqueue(None, NOON),  # type: ignore[arg-type]
+    "enqueue a dictionary": lambda driver: driver.enqueue([new_job(), {"type": "a"}], NOON),  # type: ignore[list-item]
+    "enqueue text": lambda driver: driver.enqueue("abc", NOON),  # type: ignore[arg-type]
+    "enqueue through what is no connection": lambda driver: driver.enqueue([new_job()], NOON, connection=object()),
+    "reserve from None": lambda driver: driver.reserve(None, now=NOON),  # type: ignore[arg-type]
+    "reserve from a number": lambda driver: driver.reserve(7, now=NOON),  # type: ignore[arg-type]
+    "reserve types by a number": lambda driver: driver.reserve("default", now=NOON, types=7),  # type: ignore[arg-type]
+    "settle a number": lambda driver: driver.settle(1, now=NOON),  # type: ignore[arg-type]
+    "settle a list of numbers": lambda driver: driver.settle([1], now=NOON),  # type: ignore[list-item]
+    "settle one without a list": lambda driver: driver.settle(Settlement.ack("a", "b"), now=NOON),  # type: ignore[arg-type]
+    "settle pairs": lambda driver: driver.settle([("a", "b")], now=NOON),  # type: ignore[list-item]
+    "settle nothing at all": lambda driver: driver.settle(None, now=NOON),  # type: ignore[arg-type]
+    "retry with a dictionary": lambda driver: driver.retry("a", "b", now=NOON, update={}),  # type: ignore[arg-type]
+    "retry without an update": lambda driver: driver.retry("a", "b", now=NOON, update=None),  # type: ignore[arg-type]
+    "extend a number": lambda driver: driver.extend(1, now=NOON),  # type: ignore[arg-type]
+    "extend one without a list": lambda driver: driver.extend(Extension("a", "b"), now=NOON),  # type: ignore[arg-type]
+    "extend pairs": lambda driver: driver.extend([("a", "b")], now=NOON),  # type: ignore[list-item]
+    "extend with a number as progress": lambda driver: driver.extend([Extension("a", "b", progress=1)], now=NOON),  # type: ignore[arg-type]
+    "list by a dictionary": lambda driver: driver.list({"status": "dlq"}),  # type: ignore[arg-type]
+    "list by a number as ids": lambda driver: driver.list(JobFilter(ids=7)),  # type: ignore[arg-type]
+    "list a status there is not": lambda driver: driver.list(JobFilter(status="dead")),
+    "redrive a list of ids": lambda driver: driver.redrive(["a"], now=NOON),  # type: ignore[arg-type]
+    "redrive an id": lambda driver: driver.redrive("a", now=NOON),  # type: ignore[arg-type]
+    "purge a list of ids": lambda driver: driver.purge(["a"]),  # type: ignore[arg-type]
+    "heartbeat of None": lambda driver: driver.heartbeat(None, now=NOON),  # type: ignore[arg-type]
+    "heartbeat with a list as meta": lambda driver: driver.heartbeat(Worker("w", meta=["a"]), now=NOON),  # type: ignore[arg-type]
     "ack with a result that is no bytes": lambda driver: driver.ack("a", "b", now=NOON, result="{}"),  # type: ignore[arg-type]
 }
 """Calls that make no sense."""

@@ -8,6 +8,15 @@
 Needs Hypothesis: pip install hypothesis.
 """
 
-from taskharbor.testing.statemachine.machine import DriverComparison, compare_with_memory
+from taskharbor.core.errors import MissingExtra
+
+try:
+    from taskharbor.testing.statemachine.machine import DriverComparison, compare_with_memory
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "hypothesis":
+        raise
+    raise MissingExtra(
+        "the state machine needs Hypothesis: pip install 'taskharbor[dev]', or hypothesis alone"
+    ) from None
 
 __all__ = ["DriverComparison", "compare_with_memory"]

@@ -169,3 +169,18 @@ CREATE OR REPLACE VIEW th_dlq AS
   SELECT id, id AS job_id, id AS task_id, type, queue, queue AS topic, tenant_id, payload, meta,
          attempts AS retries, dlq_code AS code, dlq_reason AS reason, last_error, dlq_failed_at AS failed_at
   FROM th_jobs WHERE status = 'dlq';
+
+-- Every job, live or finished, as one table.
+CREATE OR REPLACE VIEW th_all_jobs AS
+SELECT id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
+       attempts, deliveries, forgiven, last_error, failed_at, status, lease_token, lease_owner, lease_expires_at,
+       cancel_requested_at, dlq_reason, dlq_code, dlq_failed_at, idempotency_key, dedupe_scope, NULL AS result,
+       progress, created_at, updated_at, claimed_at, started_at, dlq_failed_at AS completed_at
+  FROM th_jobs
+UNION ALL
+SELECT job_id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
+       attempts, delivery, forgiven, COALESCE(last_error, ''), failed_at, status, NULL, NULL, NULL,
+       cancel_requested_at, NULL, NULL, NULL, idempotency_key, dedupe_scope, result,
+       progress, created_at, at, claimed_at, started_at, at
+  FROM th_history
+ WHERE final;

@@ -1,4 +1,7 @@
--- The next lower level of priority in use, and when its first job is due.
-SELECT claim_rank, claim_at FROM th_jobs FORCE INDEX (th_jobs_claim)
-WHERE status = 'ready' AND queue = :queue AND claim_rank >= :from_rank
-ORDER BY claim_rank, claim_at LIMIT 1
+-- Among the next jobs in line, from one level of priority on down: the first level with a job due, and the last level
+-- seen. The first job of a level is the first of it to be due, so a level of which one job is seen is known.
+SELECT MIN(IF(claim_at <= :now, claim_rank, NULL)), MAX(claim_rank) FROM (
+  SELECT claim_rank, claim_at FROM th_jobs FORCE INDEX (th_jobs_claim)
+  WHERE status = 'ready' AND queue = :queue AND claim_rank >= :from_rank
+  ORDER BY claim_rank, claim_at LIMIT :window
+) AS next_in_line
