@@ -171,8 +171,8 @@ class RetryLeavesNoHistory(MemoryDriver):
 
 
 class ErrorTextStoredAsItComes(MemoryDriver):
-    def _checked_settlement(self, item: Settlement) -> Settlement:
-        return item
+    def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:
+        return self._settle(settlements, self._moment(now))
 
 
 # --- Enqueue and order -------------------------------------------------------------------------------------

@@ -138,13 +138,13 @@ DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (journal_of_another_store, "another store.*backup"),
     (changed_journal(lambda data, last: data[:last]), "ends at byte [0-9]+, but.*up to byte"),
     (changed_journal(lambda data, last: data[: last + 20]), "ends at byte.*backup"),
-    (changed_journal(lambda data, last: data[:-1]), "ends at byte [0-9]+.*`lock`"),
-    (changed_journal(lambda data, last: data[:-1] + b"K"), "ends at byte.*up to"),
+    (changed_journal(lambda data, _: data[:-1]), "ends at byte [0-9]+.*`lock`"),
+    (changed_journal(lambda data, _: data[:-1] + b"K"), "ends at byte.*up to"),
     (changed_journal(lambda data, last: data[: last + 30] + b"~" + data[last + 31 :], unmarked=True), "damaged at"),
     (changed_journal(lambda data, last: data[:last] + bytes(len(data) - last), unmarked=True), "damaged at byte [1-9]"),
-    (changed_journal(lambda data, last: data[:300] + bytes(len(data) - 300), unmarked=True), "damaged at byte.*not as"),
+    (changed_journal(lambda data, _: data[:300] + bytes(len(data) - 300), unmarked=True), "damaged at byte.*not as"),
     (changed_journal(lambda data, last: data + data[last:], unmarked=True), "damaged at byte.*interrupted"),
-    (changed_journal(lambda data, last: data + b"x\n", unmarked=True), r"damaged at byte [0-9]+ \(checksum"),
+    (changed_journal(lambda data, _: data + b"x\n", unmarked=True), r"damaged at byte [0-9]+ \(checksum"),
 ]
 
 

@@ -9,42 +9,27 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import pymysql
 import pytest
-import sqlalchemy
-from sqlalchemy.orm import Session as OrmSession
+from tests.drivers.mysql_stores import ODD_TEXT, connect, run
 
 from taskharbor.core.errors import (
-    DuplicateJob,
-    IdempotencyConflict,
-    InvalidInput,
-    InvalidURL,
-    JobNotFound,
     LeaseExpired,
     PayloadTooLarge,
-    SchemaMissing,
-    SchemaTooNew,
-    StoreError,
-    StoreReadOnly,
     StoreUnavailable,
     TaskHarborError,
 )
 from taskharbor.core.model import NewJob, RetryUpdate, Settlement, Status
 from taskharbor.drivers import open_driver
-from taskharbor.drivers.mysql import schema, store
-from taskharbor.drivers.mysql.address import Address
+from taskharbor.drivers.mysql import store
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.moves import apply_moves
 from taskharbor.drivers.mysql.store import Session
-from taskharbor.drivers.mysql.values import CHUNK_ROWS
-from taskharbor.drivers.sqlfiles import Statements, migrations
 from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, add_all, in_threads, leased_job, new_job, take, take_all
-from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
-
-ODD_TEXT = 'it\'s "quoted" \\ 50% \n\t\x01 é 漢 😀 '
+from taskharbor.testing.times import NOON, SECOND
 
 
 @pytest.fixture
@@ -61,96 +46,6 @@ def empty_url(mysql: Any) -> Iterator[str]:
     url = mysql.create_database()
     yield url
     mysql.drop_database(url)
-
-
-def connect(url: str, **options: Any) -> Any:
-    return pymysql.connect(**{**Address(url).arguments, "charset": "utf8mb4", **options})
-
-
-def run(connection: Any, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor(pymysql.cursors.Cursor) as cursor:
-        cursor.execute(sql, values or None)
-        return list(cursor.fetchall())
-
-
-def changed(url: str, **parts: Any) -> str:
-    """The URL with another login or place: `user`, `password`, `host`, `port` or `database`."""
-    split = urlsplit(url)
-    user, password = parts.get("user", split.username), parts.get("password", split.password)
-    host, port = parts.get("host", split.hostname), parts.get("port", split.port)
-    path = f"/{parts['database']}" if "database" in parts else split.path
-    return urlunsplit(split._replace(netloc=f"{user}:{password}@{host}:{port}", path=path))
-
-
-# --- Plans -------------------------------------------------------------------------------------------------
-
-
-def plan(driver: MysqlDriver, statement: str, **values: Any) -> list[dict[str, Any]]:
-    """What the server says it will do for one of our statements."""
-
-    def explain(session: Session) -> list[dict[str, Any]]:
-        sql = Statements(schema.PACKAGE, "th_", "pyformat")[statement]
-        cursor = session._connection.cursor(pymysql.cursors.DictCursor)
-        cursor.execute(f"EXPLAIN {sql}", values)
-        return list(cursor.fetchall())
-
-    return driver._store.read(explain)
-
-
-CLAIM = {"queue": "default", "rank": 0, "now": "2026-06-01 12:00:00", "any_type": True, "types": [None], "limit": 500}
-
-
-def test_a_claim_walks_its_index_in_order_and_stops_at_now(driver: MysqlDriver) -> None:
-    add_all(driver, [new_job(run_at=NOON + number * SECOND) for number in range(300)])
-    (step,) = plan(driver, "select_due", **CLAIM)
-    assert step["key"] == "th_jobs_claim"
-    # All four columns: status, queue and rank are fixed, and the scan ends where jobs are not due yet.
-    assert step["type"] == "range"
-    assert int(step["key_len"]) == 66 + 1022 + 5 + 9
-    assert "filesort" not in (step["Extra"] or "")
-
-
-@pytest.mark.parametrize("statement", ["select_lapsed", "select_expired", "next_rank", "rank_due"])
-def test_a_probe_before_the_claim_reads_an_index_in_order(driver: MysqlDriver, statement: str) -> None:
-    (step,) = plan(driver, statement, **CLAIM, from_rank=0)
-    assert step["key"] in ("th_jobs_claim", "th_jobs_expiry")
-    assert "filesort" not in (step["Extra"] or "")
-
-
-@pytest.mark.parametrize("statement", ["record_acks", "record_facts", "save_jobs", "extend", "clone", "delete_jobs"])
-def test_a_batch_reaches_its_jobs_by_id_even_when_there_are_few(driver: MysqlDriver, statement: str) -> None:
-    # A small table invites a full scan, and that would lock, and wait for, the jobs of everybody else.
-    add_all(driver, [new_job() for _ in range(3)])
-    steps = plan(driver, statement, items='[{"id":"a"}]', now="2026-06-01 12:00:00")
-    assert [(step["type"], step["key"]) for step in steps if step["table"] == "job"] == [("eq_ref", "PRIMARY")]
-
-
-@pytest.mark.parametrize("statement", ["claim", "lock_leases", "lock_jobs"])
-def test_a_list_of_ids_does_not_become_a_scan_of_a_small_table(driver: MysqlDriver, statement: str) -> None:
-    add_all(driver, [new_job() for _ in range(3)])
-    values = {"secret": "", "owner": "", "lease_expires_at": "2026-06-01 12:00:00", "now": "2026-06-01 12:00:00"}
-    (step,) = plan(driver, statement, ids=[f"id-{number}" for number in range(CHUNK_ROWS)], **values)
-    assert (step["type"], step["key"]) == ("range", "PRIMARY")
-
-
-def test_a_claim_reads_no_job_that_waits_for_later(mysql_url: str, driver: MysqlDriver) -> None:
-    waiting = [new_job(priority=priority, run_at=NOON + HOUR) for priority in (9, 5) for _ in range(500)]
-    add_all(driver, [*waiting, new_job(priority=1)])
-    with MysqlDriver(f"{mysql_url}?pool_size=1") as single:
-        single.reserve("elsewhere", now=NOON)
-        before = rows_read(single)
-        assert take(single).job.priority == 1
-        assert rows_read(single) - before < 60
-
-
-def rows_read(driver: MysqlDriver) -> int:
-    """How many rows this driver's only connection has read so far."""
-
-    def count(session: Session) -> int:
-        rows = run(session._connection, "SHOW SESSION STATUS LIKE 'Handler_read%'")
-        return sum(int(value) for _, value in rows)
-
-    return driver._store.read(count)
 
 
 # --- Sessions ----------------------------------------------------------------------------------------------
@@ -305,6 +200,18 @@ def test_results_larger_than_a_statement_are_stored_whole(driver: MysqlDriver) -
     assert {driver.get(leased.job.id).result for leased in leases} == {result}
 
 
+def test_long_errors_of_a_large_batch_are_stored_whole(driver: MysqlDriver) -> None:
+    add_all(driver, [new_job() for _ in range(300)])
+    errors = {leased.job.id: (ODD_TEXT * 150 + leased.job.id, leased.lease.token) for leased in take_all(driver)}
+    retries = [
+        Settlement.retry(id, token, update=RetryUpdate(NOON, 1, error, NOON)) for id, (error, token) in errors.items()
+    ]
+    assert driver.settle(retries, now=NOON) == [Status.READY] * 300
+    assert {leased.job.id: leased.job.last_error for leased in take_all(driver)} == {
+        id: error for id, (error, _) in errors.items()
+    }
+
+
 def test_what_the_server_could_not_take_at_once_is_refused_clearly(mysql_url: str, driver: MysqlDriver) -> None:
     with closing(connect(mysql_url)) as connection:
         ((most,),) = run(connection, "SELECT @@max_allowed_packet")
@@ -365,268 +272,3 @@ def test_the_feed_waits_for_a_slow_writer_and_forgets_one_that_rolled_back(drive
         cursor = page.cursor
     positions = [int(row.position.rpartition(":")[2]) for row in driver.history().rows]
     assert positions == list(range(positions[0], positions[0] + 4))
-
-
-# --- The schema --------------------------------------------------------------------------------------------
-
-
-def test_a_migration_that_broke_off_can_be_run_again(empty_url: str) -> None:
-    steps = list(schema.statements(migrations(schema.PACKAGE, "th_")[0].sql))
-    for half in (1, len(steps) // 2, len(steps)):
-        with closing(connect(empty_url, autocommit=True)) as connection:
-            for step in steps[:half]:
-                run(connection, step)
-        with open_driver(empty_url) as driver:
-            driver.migrate()
-            add(driver)
-        with closing(connect(empty_url, autocommit=True)) as connection:
-            run(connection, "DELETE FROM th_migrations")
-
-
-def test_the_printed_migration_makes_a_working_store(empty_url: str) -> None:
-    with closing(connect(empty_url, autocommit=True)) as connection:
-        for statement in schema.statements(schema.migration_sql("my_")):
-            run(connection, statement)
-    with open_driver(f"{empty_url}?prefix=my_") as driver:
-        leased = leased_job(driver)
-        driver.ack(leased.job.id, leased.lease.token, now=NOON)
-        assert [row.job_id for row in driver.history().rows] == [leased.job.id]
-
-
-def test_the_views_show_attempts_and_dead_letters_in_the_words_of_the_seeds(
-    driver: MysqlDriver, mysql_url: str
-) -> None:
-    leased = leased_job(driver, tenant_id="acme")
-    driver.fail(leased.job.id, leased.lease.token, now=NOON, reason="broken")
-    with closing(connect(mysql_url)) as connection:
-        dead = run(connection, "SELECT job_id, topic, tenant_id, payload, retries, reason FROM th_dlq")
-        tries = run(connection, "SELECT job_id, attempt_no, reason, success FROM th_attempts")
-    assert dead == [(leased.job.id, "default", "acme", b"{}", 1, "broken")]
-    assert tries == [(leased.job.id, 1, "broken", 0)]
-
-
-def test_a_store_without_tables_says_to_migrate(empty_url: str) -> None:
-    with open_driver(empty_url) as driver, pytest.raises(SchemaMissing, match="taskharbor --url … migrate"):
-        add(driver)
-
-
-def test_tables_of_a_newer_version_are_left_alone(empty_url: str) -> None:
-    with open_driver(empty_url) as driver:
-        driver.migrate()
-    with closing(connect(empty_url, autocommit=True)) as connection:
-        run(connection, "INSERT INTO th_migrations (version, name) VALUES (999, 'later')")
-    with open_driver(empty_url) as driver:
-        with pytest.raises(SchemaTooNew, match="upgrade"):
-            add(driver)
-        with pytest.raises(SchemaTooNew, match="upgrade"):
-            driver.migrate()
-
-
-@pytest.mark.concurrency
-def test_twenty_processes_may_migrate_at_once(empty_url: str) -> None:
-    def migrate(number: int) -> None:
-        with open_driver(empty_url) as driver:
-            driver.migrate()
-            add(driver)
-
-    in_threads(20, migrate)
-    with open_driver(empty_url) as driver:
-        assert driver.counts()["ready"] == 20
-
-
-# --- Refusals ----------------------------------------------------------------------------------------------
-
-
-def test_a_wrong_password_is_a_clear_refusal_that_does_not_repeat_it(mysql_url: str) -> None:
-    with open_driver(changed(mysql_url, password="s3cret-guess")) as driver:
-        with pytest.raises(StoreUnavailable, match="password") as refused:
-            add(driver)
-        assert "s3cret-guess" not in str(refused.value)
-
-
-def test_a_server_that_is_not_there_is_a_clear_refusal(mysql_url: str) -> None:
-    with open_driver(changed(mysql_url, port=1)) as driver, pytest.raises(StoreUnavailable, match="running"):
-        add(driver)
-
-
-def test_a_database_that_is_not_there_is_a_clear_refusal(mysql_url: str) -> None:
-    with open_driver(changed(mysql_url, database="nowhere")) as driver, pytest.raises(StoreUnavailable, match="create"):
-        add(driver)
-
-
-def test_a_user_who_may_only_read_is_told_so(driver: MysqlDriver, mysql_url: str) -> None:
-    database = urlsplit(mysql_url).path[1:]
-    with closing(connect(mysql_url, autocommit=True)) as admin:
-        run(admin, "CREATE USER IF NOT EXISTS th_reader IDENTIFIED BY 'reader'")
-        run(admin, f"GRANT SELECT ON {database}.* TO th_reader")
-        try:
-            with open_driver(changed(mysql_url, user="th_reader", password="reader")) as reader:
-                assert reader.counts()["ready"] == 0
-                with pytest.raises(StoreReadOnly, match="grant"):
-                    add(reader)
-        finally:
-            run(admin, "DROP USER th_reader")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://user@host",
-        "mysql://user@host/",
-        "mysql://user@host/a/b",
-        "mysql://user:secret@host:port/db",
-        "mysql://user:secret@host/db?pool_size=none",
-        "mariadb://user:secret@host/db?autocommit=yes",
-    ],
-)
-def test_a_url_that_does_not_fit_is_refused_before_anything_is_opened(url: str) -> None:
-    with pytest.raises(InvalidURL) as refused:
-        open_driver(url)
-    assert "secret" not in str(refused.value)
-
-
-def test_every_part_of_the_url_reaches_the_client() -> None:
-    address = Address("mysql://me%40x:p%3Ass@[::1]:3307/my%20db?unix_socket=/run/s&ssl_ca=/ca.pem&connect_timeout=3")
-    expected = {
-        "host": "::1",
-        "port": 3307,
-        "user": "me@x",
-        "password": "p:ss",
-        "database": "my db",
-        "unix_socket": "/run/s",
-        "ssl_ca": "/ca.pem",
-        "connect_timeout": 3,
-    }
-    assert expected.items() <= address.arguments.items()
-    assert "p:ss" not in str(address)
-    assert "p%3Ass" not in str(address)
-
-
-@pytest.mark.parametrize(
-    ("version", "collation"),
-    [
-        ("10.6.0-MariaDB", "utf8mb4_nopad_bin"),
-        ("5.5.5-10.11.6-MariaDB-log", "utf8mb4_nopad_bin"),
-        ("11.4.2-MariaDB", "utf8mb4_nopad_bin"),
-        ("8.0.17", "utf8mb4_0900_bin"),
-        ("9.1.0-commercial", "utf8mb4_0900_bin"),
-    ],
-)
-def test_text_compares_as_bytes_on_both_kinds_of_server(version: str, collation: str) -> None:
-    assert store._collation(version) == collation
-
-
-@pytest.mark.parametrize("version", ["10.5.20-MariaDB", "5.7.44-log", "8.0.16", "unknown"])
-def test_a_server_that_is_too_old_is_refused(version: str) -> None:
-    with pytest.raises(StoreError, match="needs MySQL"):
-        store._collation(version)
-
-
-# --- Enqueue in the caller's transaction -------------------------------------------------------------------
-
-
-@pytest.fixture
-def connection(mysql_url: str, driver: MysqlDriver) -> Iterator[Any]:
-    with closing(connect(mysql_url)) as connection:
-        yield connection
-
-
-def test_the_job_exists_exactly_if_the_caller_commits(driver: MysqlDriver, connection: Any) -> None:
-    driver.enqueue([new_job(id="kept", key="k", payload=b"\x00'\\\xff")], NOON, connection=connection)
-    assert driver.counts()["ready"] == 0
-    connection.commit()
-    driver.enqueue([new_job(id="gone")], NOON, connection=connection)
-    connection.rollback()
-    assert take(driver).job.payload == b"\x00'\\\xff"
-    with pytest.raises(JobNotFound):
-        driver.get("gone")
-
-
-def test_a_caller_who_reads_dictionaries_may_enqueue(driver: MysqlDriver, mysql_url: str) -> None:
-    with closing(connect(mysql_url, cursorclass=pymysql.cursors.DictCursor)) as connection:
-        for existed in (False, True):
-            answers = driver.enqueue([new_job(key="k")], NOON, connection=connection)
-            assert [answer.existed for answer in answers] == [existed]
-        connection.commit()
-
-
-def test_a_refused_batch_leaves_the_callers_transaction_usable_and_nothing_behind(
-    driver: MysqlDriver, connection: Any
-) -> None:
-    first = driver.enqueue([new_job(key="taken")], NOON)[0].id
-    driver.enqueue([new_job(id="before")], NOON, connection=connection)
-    with pytest.raises(IdempotencyConflict):
-        driver.enqueue(
-            [new_job(id="a"), new_job(key="free"), new_job(key="taken", payload=b"other")], NOON, connection=connection
-        )
-    with pytest.raises(DuplicateJob):
-        driver.enqueue([new_job(key="taken", on_duplicate="raise")], NOON, connection=connection)
-    with pytest.raises(InvalidInput, match="exists"):
-        driver.enqueue([new_job(id=first)], NOON, connection=connection)
-    connection.commit()
-    assert {leased.job.id for leased in take_all(driver)} == {first, "before"}
-    assert driver.enqueue([new_job(key="free")], NOON)[0].existed is False
-
-
-def test_a_connection_without_a_transaction_is_refused_where_all_or_nothing_needs_one(
-    driver: MysqlDriver, mysql_url: str
-) -> None:
-    with closing(connect(mysql_url, autocommit=True)) as connection:
-        with pytest.raises(InvalidInput, match="transaction"):
-            driver.enqueue([new_job(), new_job()], NOON, connection=connection)
-        assert driver.counts()["ready"] == 0
-        connection.begin()
-        driver.enqueue([new_job(), new_job()], NOON, connection=connection)
-        connection.commit()
-    assert driver.counts()["ready"] == 2
-
-
-def test_an_id_of_a_finished_job_is_refused_in_the_callers_transaction_too(
-    driver: MysqlDriver, connection: Any
-) -> None:
-    leased = leased_job(driver, id="once")
-    driver.ack("once", leased.lease.token, now=NOON)
-    with pytest.raises(InvalidInput, match="exists"):
-        driver.enqueue([new_job(id="once")], NOON, connection=connection)
-    connection.rollback()
-
-
-def test_a_key_taken_after_the_callers_snapshot_is_seen(driver: MysqlDriver, connection: Any) -> None:
-    # The server's default is REPEATABLE READ: plain reads of the caller are frozen from here on.
-    run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    run(connection, "SELECT COUNT(*) FROM th_keys")
-    holder = driver.enqueue([new_job(key="k")], NOON)[0].id
-    answers = driver.enqueue([new_job(key="k"), new_job()], NOON, connection=connection)
-    connection.commit()
-    assert (answers[0].id, answers[0].existed) == (holder, True)
-    assert driver.counts()["ready"] == 2
-
-
-@pytest.fixture
-def engine(mysql_url: str, driver: MysqlDriver) -> Iterator[sqlalchemy.Engine]:
-    engine = sqlalchemy.create_engine(mysql_url.replace("mysql://", "mysql+pymysql://", 1))
-    yield engine
-    engine.dispose()
-
-
-@pytest.mark.parametrize("open_transaction", [sqlalchemy.Engine.connect, OrmSession], ids=["connection", "session"])
-def test_a_sqlalchemy_transaction_takes_jobs_along(
-    driver: MysqlDriver, engine: sqlalchemy.Engine, open_transaction: Callable[[sqlalchemy.Engine], Any]
-) -> None:
-    with open_transaction(engine) as transaction:
-        jobs = [new_job(id="kept", key="k", meta={"text": ODD_TEXT}), new_job(payload=b"\x00:x%'")]
-        driver.enqueue(jobs, NOON, connection=transaction)
-        assert driver.counts()["ready"] == 0
-        transaction.commit()
-        assert driver.enqueue([new_job(key="k")], NOON, connection=transaction)[0].existed
-        driver.enqueue([new_job(id="gone")], NOON, connection=transaction)
-        transaction.rollback()
-        with pytest.raises(InvalidInput, match="exists"):
-            driver.enqueue([new_job(id="kept")], NOON, connection=transaction)
-    assert driver.get("kept").meta == {"text": ODD_TEXT}
-    assert driver.counts()["ready"] == 2
-
-
-def test_a_connection_of_another_database_is_refused(driver: MysqlDriver) -> None:
-    with sqlalchemy.create_engine("sqlite://").connect() as connection, pytest.raises(InvalidInput, match="pymysql"):
-        driver.enqueue([new_job()], NOON + MINUTE, connection=connection)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core.contract import Answers
-from taskharbor.core.errors import InvalidInput, SchemaMissing
+from taskharbor.core.errors import InvalidInput, SchemaMissing, StoreUnavailable
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
@@ -64,6 +64,8 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
                     check_duplicate(job, *holder[0])
                     existing[job.id] = holder[0][0]
                     break
+            else:
+                raise StoreUnavailable(f"idempotency key {job.idempotency_key!r} keeps changing hands: try again")
         new = [job_params(job) for job in batch.fresh if job.id not in existing]
         if id_check is not None:
             for job_id in set(ids).intersection(batch.chosen_ids).difference(existing):

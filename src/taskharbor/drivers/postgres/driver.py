@@ -189,5 +189,6 @@ def _split_options(url: str) -> tuple[str, int]:
             "such as sslmode, connect_timeout, application_name and options"
         )
     options.setdefault("connect_timeout", str(CONNECT_TIMEOUT_S))
+    options["client_encoding"] = "UTF8"  # whatever the database has: what we send is in it
     query = urlencode(options, quote_via=quote)  # libpq takes a + for what it is, not for a space
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), int(size)

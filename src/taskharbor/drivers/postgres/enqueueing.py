@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 import psycopg
@@ -13,22 +12,17 @@ from psycopg import Connection
 
 from taskharbor.core.contract import Answers
 from taskharbor.core.ids import new_ids
-from taskharbor.core.intake import Admitted, Batch, Shape, admit, check_duplicate, id_taken, plain_shape
+from taskharbor.core.intake import Admitted, Batch, admit, check_duplicate, id_taken, plain_shape
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob
 from taskharbor.drivers.joining import Joiner, StoreMark, enqueue_steps, same_store
+from taskharbor.drivers.postgres.copying import COLUMNS, HEADER, TRAILER, job_rows, plain_rows
 from taskharbor.drivers.postgres.errors import translated_for_caller
 from taskharbor.drivers.postgres.session import Row, Session
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
 COPY_CHUNK: Final = 1_000
-_COLUMNS: Final = (
-    "id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts, "
-    "created_at, updated_at, idempotency_key, dedupe_scope"
-)
-_SPECIAL: Final = re.compile(r"[\\\t\n\r]")
-_ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 class Enqueueing:
@@ -37,7 +31,7 @@ class Enqueueing:
     def __init__(self, session: Session, prefix: str, plain: Statements, named: Statements) -> None:
         self._session = session
         self._channel = f"{prefix}jobs"
-        self._copy = f"COPY {prefix}jobs ({_COLUMNS}) FROM STDIN".encode()
+        self._copy = f"COPY {prefix}jobs ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
         self._joiner = Joiner(("psycopg",), ("postgresql",), plain, named)
         self._mark = StoreMark(lambda: str(session.run("store_id", {})[0][0]))
 
@@ -54,18 +48,20 @@ class Enqueueing:
             answers: Answers = []
             queues: set[str] = set()
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                copy.write(HEADER)
                 for start in range(0, len(jobs), COPY_CHUNK):
                     chunk = jobs[start : start + COPY_CHUNK]
                     shapes = [plain_shape(job, limits) for job in chunk]
                     if None in shapes:
                         batch = admit(chunk, now, limits)
-                        copy.write(_copy_block(batch.fresh))
+                        copy.write(job_rows(batch.fresh))
                         answers += batch.answers
                     else:
                         ids = new_ids(len(chunk))
-                        copy.write(_plain_block(chunk, shapes, ids, now))  # type: ignore[arg-type]
+                        copy.write(plain_rows(chunk, shapes, ids, now))  # type: ignore[arg-type]
                         answers += [Enqueued(job_id) for job_id in ids]
                     queues.update(job.queue for job in chunk)
+                copy.write(TRAILER)
             self._notify(connection, queues)
             return answers
 
@@ -105,8 +101,10 @@ class Enqueueing:
             return merge_answers(batch, existing)
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                copy.write(HEADER)
                 for start in range(0, len(fresh), COPY_CHUNK):
-                    copy.write(_copy_block(fresh[start : start + COPY_CHUNK]))
+                    copy.write(job_rows(fresh[start : start + COPY_CHUNK]))
+                copy.write(TRAILER)
         except psycopg.errors.UniqueViolation as error:
             raise id_taken(_id_in(error)) from None
         inserted = {job.id for job in fresh}
@@ -159,49 +157,6 @@ class Enqueueing:
 
 def _params(job: Admitted) -> dict[str, Any]:
     return job._asdict()
-
-
-def _plain_block(jobs: Sequence[NewJob], shapes: Sequence[Shape], ids: Sequence[str], now: datetime) -> bytes:
-    """`_copy_block` for jobs that differ in nothing but id and payload, or little else: what stands before and behind
-    the payload is the same for all jobs of a shape."""
-    moment = now.isoformat()
-    frames: dict[Shape, tuple[str, str]] = {}
-    lines = []
-    for job, shape, job_id in zip(jobs, shapes, ids, strict=True):
-        frame = frames.get(shape)
-        if frame is None:
-            head = f"\t{_escaped(shape.type)}\t{_escaped(shape.queue)}\t{_escaped(shape.tenant_id)}\t\\\\x"
-            tail = (
-                f"\t\\N\t{shape.priority}\t\\N\t{moment}\t\\N\t{shape.timeout_nanos}\t{shape.max_attempts}\t"
-                f"{moment}\t{moment}\t\\N\t\\N\n"
-            )
-            frame = frames[shape] = (head, tail)
-        lines.append(f"{job_id}{frame[0]}{job.payload.hex()}{frame[1]}")
-    return "".join(lines).encode()
-
-
-def _copy_block(jobs: Sequence[Admitted]) -> bytes:
-    """The rows in COPY's text format. All rows of a batch share their creation time, and most their other times."""
-    moments = lru_cache(maxsize=1024)(lambda moment: "\\N" if moment is None else moment.isoformat())
-    texts = lru_cache(maxsize=4096)(_escaped)
-    lines = []
-    for job in jobs:
-        created = moments(job.created_at)
-        lines.append(
-            f"{_escaped(job.id)}\t{texts(job.type)}\t{texts(job.queue)}\t{texts(job.tenant_id)}\t"
-            f"\\\\x{job.payload.hex()}\t{_escaped(job.meta)}\t{job.priority}\t{moments(job.run_at)}\t"
-            f"{moments(job.due_at)}\t{moments(job.expires_at)}\t{job.timeout_nanos}\t{job.max_attempts}\t"
-            f"{created}\t{created}\t{_escaped(job.idempotency_key)}\t{texts(job.dedupe_scope)}\n"
-        )
-    return "".join(lines).encode()
-
-
-def _escaped(text: str | None) -> str:
-    if text is None:
-        return "\\N"
-    if _SPECIAL.search(text):
-        return _SPECIAL.sub(lambda match: _ESCAPES[match.group()], text)
-    return text
 
 
 def _id_in(error: psycopg.Error) -> str:

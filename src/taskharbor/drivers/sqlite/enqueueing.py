@@ -109,7 +109,9 @@ class Enqueueing(SqliteStore):
             try:
                 yield Query("store_id")
             except Exception as error:
-                raise missing_there() from error
+                if "no such table" in str(error):
+                    raise missing_there() from error
+                raise
             raise another_store()
         return []
 
