@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.hard.crew import STORES, Child, new_store
 
-from taskharbor.core.model import Settlement
+from taskharbor.core.contract import Driver
+from taskharbor.core.model import Job, Settlement
 from taskharbor.drivers import open_driver
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -35,6 +36,15 @@ for turn in range(10_000):
 """
 
 
+def all_jobs(driver: Driver) -> dict[str, Job]:
+    page = driver.list(limit=10_000)
+    jobs = {job.id: job for job in page.jobs}
+    while page.cursor is not None:
+        page = driver.list(cursor=page.cursor, limit=10_000)
+        jobs.update((job.id, job) for job in page.jobs)
+    return jobs
+
+
 @pytest.mark.parametrize("kind", STORES)
 def test_a_killed_process_leaves_whole_batches_and_loses_and_repeats_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, seed: str
@@ -47,7 +57,7 @@ def test_a_killed_process_leaves_whole_batches_and_loses_and_repeats_nothing(
         for number in range(ROUNDS):
             lines = Child(CHILD, url, number, seed).kill_after(rng.uniform(0.02, 0.4))
             told.update(line.split()[1] for line in lines if line.startswith("enqueued"))
-            jobs = {job.id: job for job in driver.list(limit=10_000).jobs}
+            jobs = all_jobs(driver)
             sizes = Counter(id.rpartition("-")[0] for id in jobs)
             assert set(sizes.values()) == {BATCH}, "a batch was enqueued in part"
             assert told <= sizes.keys(), "a batch that was reported as kept is gone"
