@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.hard.crew import STORES, Child, new_store
 
-from taskharbor.core.contract import Driver
-from taskharbor.core.model import Job, Settlement
+from taskharbor.core.model import Settlement
 from taskharbor.drivers import open_driver
+from taskharbor.testing.helpers import everything
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -36,15 +36,6 @@ for turn in range(10_000):
 """
 
 
-def all_jobs(driver: Driver) -> dict[str, Job]:
-    page = driver.list(limit=10_000)
-    jobs = {job.id: job for job in page.jobs}
-    while page.cursor is not None:
-        page = driver.list(cursor=page.cursor, limit=10_000)
-        jobs.update((job.id, job) for job in page.jobs)
-    return jobs
-
-
 @pytest.mark.parametrize("kind", STORES)
 def test_a_killed_process_leaves_whole_batches_and_loses_and_repeats_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, seed: str
@@ -57,7 +48,7 @@ def test_a_killed_process_leaves_whole_batches_and_loses_and_repeats_nothing(
         for number in range(ROUNDS):
             lines = Child(CHILD, url, number, seed).kill_after(rng.uniform(0.02, 0.4))
             told.update(line.split()[1] for line in lines if line.startswith("enqueued"))
-            jobs = all_jobs(driver)
+            jobs = everything(driver)
             sizes = Counter(id.rpartition("-")[0] for id in jobs)
             assert set(sizes.values()) == {BATCH}, "a batch was enqueued in part"
             assert told <= sizes.keys(), "a batch that was reported as kept is gone"

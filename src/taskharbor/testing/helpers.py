@@ -175,10 +175,13 @@ def finished_job(driver: Driver, status: Status, *, now: datetime = NOON, **fiel
 
 
 def everything(driver: Driver) -> dict[str, Job]:
-    """Every job of a small store by id: two of these are equal exactly if nothing has changed in between."""
+    """Every job of the store by id: two of these are equal exactly if nothing has changed in between."""
     page = driver.list(limit=10_000)
-    assert page.cursor is None
-    return {job.id: job for job in page.jobs}
+    jobs = {job.id: job for job in page.jobs}
+    while page.cursor is not None:
+        page = driver.list(cursor=page.cursor, limit=10_000)
+        jobs.update((job.id, job) for job in page.jobs)
+    return jobs
 
 
 def facts(driver: Driver, count: int, *, cursor: str | None = None) -> list[HistoryRow]:
