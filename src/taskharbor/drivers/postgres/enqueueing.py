@@ -118,8 +118,7 @@ class Enqueueing:
 
     def _notify(self, connection: Connection[Row], queues: Iterable[str]) -> None:
         """Wake the workers that wait for these queues. Only a hint: they look by themselves too."""
-        for queue in queues:
-            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, queue))
+        self._session.on(connection, "notify", {"channel": self._channel, "queues": list(queues)})
 
     def _take_keys(self, connection: Connection[Row], batch: Batch) -> dict[str, str]:
         """Take the keys of the batch; for each that is held already, the id of its job."""

@@ -14,4 +14,4 @@ WITH taken AS (
          CAST(:created_at AS timestamptz), CAST(:created_at AS timestamptz), :idempotency_key, :dedupe_scope
   FROM taken
 )
-SELECT pg_notify(:channel, :queue) FROM taken;
+SELECT (SELECT pg_notify(:channel, :queue) WHERE EXISTS (SELECT FROM th_workers)) FROM taken;

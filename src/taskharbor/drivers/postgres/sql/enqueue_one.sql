@@ -1,8 +1,9 @@
--- One job without a key: a single round trip, with the hint for waiting workers in the same statement.
+-- One job without a key: a single round trip, with the hint for waiting workers, if there are any, in the same
+-- statement.
 WITH job AS (
   INSERT INTO th_jobs (id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos,
                        max_attempts, created_at, updated_at)
   VALUES (:id, :type, :queue, :tenant_id, :payload, :meta, :priority, :run_at, :due_at, :expires_at, :timeout_nanos,
           :max_attempts, :created_at, :created_at)
 )
-SELECT pg_notify(:channel, :queue);
+SELECT pg_notify(:channel, :queue) WHERE EXISTS (SELECT FROM th_workers);
