@@ -60,11 +60,10 @@ class RawMysql:
     def fill(self, count: int) -> int:
         with self._connection.cursor() as cursor:
             for start in range(0, count, 1_000):
-                rows = [(job_id, PAYLOAD) for job_id in new_ids(min(1_000, count - start))]
+                ids = new_ids(min(1_000, count - start))
+                rows = [(job_id, "default", "bench", PAYLOAD) for job_id in ids]
                 self._connection.begin()
-                cursor.executemany(
-                    "INSERT INTO raw_jobs (id, queue, type, payload) VALUES (%s, 'default', 'bench', %s)", rows
-                )
+                cursor.executemany("INSERT INTO raw_jobs (id, queue, type, payload) VALUES (%s, %s, %s, %s)", rows)
                 self._connection.commit()
         return count
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import psycopg
 
 from bench.ours import CHUNK, PAYLOAD
+from taskharbor.core.clock import utc_now
 from taskharbor.core.ids import new_ids
 
 SCHEMA = """
@@ -56,9 +57,12 @@ class RawPostgres:
 
     def insert_one_by_one(self, count: int) -> int:
         for job_id in new_ids(count):
+            now = utc_now()
             self._connection.execute(
-                "INSERT INTO raw_jobs (id, queue, type, payload) VALUES (%s, 'default', 'bench', %s)",
-                (job_id, PAYLOAD),
+                "INSERT INTO raw_jobs (id, queue, type, tenant_id, payload, priority, due_at, created_at, "
+                "max_attempts) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                (job_id, "default", "bench", "default", PAYLOAD, 0, now, now, 5),
             )
         return count
 
