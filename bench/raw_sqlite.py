@@ -1,4 +1,5 @@
-"""The same work in plain SQL on SQLite."""
+"""Claim and history in plain SQL on SQLite. It keeps fewer facts than a driver does (no lease to
+find again, no token, history by id alone), so it is a higher mark than the one for PostgreSQL."""
 
 from __future__ import annotations
 
