@@ -1,5 +1,5 @@
-"""What is measured. Names begin with the number of the design's goal they answer to; those with "own mark" answer to
-none of them, because the goal is against another queue, which this bench does not run."""
+"""What is measured. Names begin with the number of the design's goal they answer to; those with "own mark" answer
+to none of them, because the goal is against another queue, which this bench does not run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def raw(store: Store) -> Iterator[Any]:
 
 
 def bulk_and_drain(store: Store, scale: Scale) -> list[Result]:
-    """P2, P3, P9, and for SQLite a mark of our own: bulk enqueue and drain with one process, each beside plain SQL in the same batches."""
+    """P2, P3, P9, and for SQLite a mark of our own: bulk enqueue and drain with one process, beside plain SQL."""
     rates: dict[str, list[float]] = {"bulk": [], "raw bulk": [], "drain": [], "raw drain": []}
     for turn in range(scale.rounds):
         say(f"{store.name}: bulk enqueue and drain of {scale.drain:,} jobs, round {turn + 1} of {scale.rounds}")
