@@ -20,7 +20,7 @@ from taskharbor.testing.times import NOON
 INSERT = """
 INSERT INTO th_history (job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery,
                         lease_token, lease_owner, due_at, claimed_at, started_at)
-VALUES (%(id)s, 'slow', 'slow', 'default', 0, 'retried', 'ready', %(now)s, FALSE, 1, 1, 't', 'w',
+VALUES (%(id)s, 'slow', 'slow', 'default', 0, 'retried', 'ready', %(now)s, FALSE, 1, 1, '\\x74', 'w',
         %(now)s, %(now)s, %(now)s)
 """
 

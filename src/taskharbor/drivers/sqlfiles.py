@@ -57,6 +57,19 @@ def migrations(package: str, prefix: str) -> list[Migration]:
     return sorted(found)
 
 
+class Numbered(NamedTuple):
+    """A statement whose values are marked `$1`, `$2`, …, and the names of the values in that order."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+def numbered(text: str) -> Numbered:
+    """A statement of style `named` as servers take it, so that a client library need not look for marks in it."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    return Numbered(_PARAMETER.sub(lambda mark: f"${names.index(mark[1]) + 1}", text), names)
+
+
 @cache
 def _read(package: str, folder: str) -> tuple[tuple[str, str], ...]:
     entries = files(package).joinpath(folder).iterdir()

@@ -49,19 +49,24 @@ class PostgresDriver(BaseDriver):
     def __init__(self, url: str, *, prefix: str, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)
         url, max_size = _split_options(url)
-        plain = Statements(schema.PACKAGE, prefix, "pyformat")
+        named = Statements(schema.PACKAGE, prefix, "named")
         self._prefix = prefix
         self._session = Session(
-            url, plain, max_size=max_size, check=lambda connection: schema.check_version(connection, prefix)
+            url, named, max_size=max_size, check=lambda connection: schema.check_version(connection, prefix)
         )
-        self._enqueueing = Enqueueing(self._session, prefix, plain, Statements(schema.PACKAGE, prefix, "named"))
+        self._enqueueing = Enqueueing(self._session, prefix, Statements(schema.PACKAGE, prefix, "pyformat"), named)
         self._queueing = Queueing(self._session, self.limits)
         self._inspection = Inspection(self._session, self._queueing)
         self._fleet = Fleet(self._session, self._queueing)
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
-        if connection is None and isinstance(jobs, list | tuple) and len(jobs) >= STREAM_FROM and _are_plain(jobs):
-            return self._enqueueing.stream(jobs, self._moment(now), self.limits)
+        if connection is None and isinstance(jobs, list | tuple):
+            if len(jobs) == 1 and type(jobs[0]) is NewJob:
+                answers = self._enqueueing.enqueue_plain(jobs[0], self._moment(now), self.limits)
+                if answers is not None:
+                    return answers
+            elif len(jobs) >= STREAM_FROM and _are_plain(jobs):
+                return self._enqueueing.stream(jobs, self._moment(now), self.limits)
         return super().enqueue(jobs, now, connection=connection)
 
     def migrate(self) -> None:
@@ -147,6 +152,7 @@ class PostgresDriver(BaseDriver):
 
     def _heartbeat(self, worker: Worker, now: datetime) -> None:
         self._fleet.heartbeat(worker, now)
+        self._enqueueing.somebody_listens()
 
     def _workers(self) -> Sequence[Worker]:
         return self._fleet.workers()

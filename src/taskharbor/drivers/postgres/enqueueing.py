@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -23,6 +24,7 @@ from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
 COPY_CHUNK: Final = 1_000
+LISTENERS_KNOWN_FOR_S: Final = 1.0
 
 
 class Enqueueing:
@@ -33,12 +35,29 @@ class Enqueueing:
         self._channel = f"{prefix}jobs"
         self._copy = f"COPY {prefix}jobs ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
         self._joiner = Joiner(("psycopg",), ("postgresql",), plain, named)
+        self._nobody_listens_until = 0.0
         self._mark = StoreMark(lambda: str(session.run("store_id", {})[0][0]))
 
     def enqueue(self, batch: Batch) -> Answers:
         if len(batch.fresh) == 1 and not batch.chosen_ids:
             return self._enqueue_one(batch)
         return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
+
+    def somebody_listens(self) -> None:
+        """A worker of this very driver has registered: whoever enqueues next is to wake it."""
+        self._nobody_listens_until = 0.0
+
+    def enqueue_plain(self, job: NewJob, now: datetime, limits: Limits) -> Answers | None:
+        """One job with nothing to it but its payload, while nobody listens: the shortest way there is. None for any
+        other, which must go through `enqueue`."""
+        if time.monotonic() >= self._nobody_listens_until:
+            return None
+        shape = plain_shape(job, limits)
+        if shape is None or shape.timeout_nanos:
+            return None
+        id = new_ids(1)[0]
+        self._session.run("enqueue_plain", {"id": id, "payload": job.payload, "now": now, **shape._asdict()})
+        return [Enqueued(id)]
 
     def stream(self, jobs: Sequence[NewJob], now: datetime, limits: Limits) -> Answers:
         """Many plain jobs: while PostgreSQL takes in one block, the next is checked and written out. If one of them
@@ -83,7 +102,10 @@ class Enqueueing:
         job = batch.fresh[0]
         params = {**_params(job), "channel": self._channel}
         if job.idempotency_key is None:
-            self._session.run("enqueue_one", params)
+            moment = time.monotonic()
+            if not self._session.run("enqueue_one", params)[0][0]:
+                # Workers that start in the meantime look by themselves until the hints begin.
+                self._nobody_listens_until = moment + LISTENERS_KNOWN_FOR_S
             return batch.answers
         if self._session.run("enqueue_keyed", params):
             return batch.answers

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, RawCursor
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
-from taskharbor.drivers.sqlfiles import Statements
+from taskharbor.drivers.sqlfiles import Statements, numbered
 
 Row = tuple[Any, ...]
 Call = tuple[str, Mapping[str, Any]]
@@ -39,10 +40,15 @@ class Session:
         self._url = url
         self._check = check
         self._max_size = max_size
-        self._sql = {name: text.encode() for name, text in statements.items()}
+        self._sql: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        for name, named in statements.items():
+            text, names = numbered(named)
+            self._sql[name] = text.encode(), names
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection[Row]] | None = None
         self._pool_pid = 0
+        self._parked: Connection[Row] | None = None
+        self._waiting = 0
         self._closed = False
 
     # --- Running statements ------------------------------------------------------------------------------
@@ -59,23 +65,29 @@ class Session:
 
     def on(self, connection: Connection[Row], name: str, params: Mapping[str, Any]) -> list[Row]:
         """One statement on a connection that the caller holds."""
-        cursor = connection.execute(self._sql[name], params, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return _rows(self._start(connection, name, params))
 
     def transact(self, work: Callable[[Connection[Row]], T]) -> T:
         """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
         with translated():
             for attempt in range(1, TRIES + 1):
                 pool = self._connections()
+                connection = None
                 try:
-                    with pool.connection() as connection:
+                    connection = self._take(pool)
+                    try:
                         return work(connection)
+                    except BaseException:
+                        _end(connection)
+                        raise
+                    finally:
+                        self._give_back(pool, connection)
                 except RETRYABLE:
                     if attempt == TRIES:
                         raise
                 except (PoolTimeout, psycopg.OperationalError) as error:
                     # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
-                    if isinstance(error, PoolTimeout) or connection.broken:
+                    if isinstance(error, PoolTimeout) or (connection is not None and connection.broken):
                         self._drop(pool)
                     raise
         raise AssertionError("not reached")
@@ -97,9 +109,14 @@ class Session:
             if connection.prepare_threshold is None:
                 connection.execute(b"SET LOCAL enable_seqscan = off")
                 connection.execute(b"SET LOCAL jit = off")
-            cursors = [connection.execute(self._sql[name], params, binary=True) for name, params in calls]
+            cursors = [self._start(connection, name, params) for name, params in calls]
             connection.execute(b"COMMIT")
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return [_rows(cursor) for cursor in cursors]
+
+    def _start(self, connection: Connection[Row], name: str, params: Mapping[str, Any]) -> RawCursor[Row]:
+        sql, names = self._sql[name]
+        cursor = RawCursor(connection)
+        return cursor.execute(sql, [params[name] for name in names], binary=True)
 
     # --- Connections -------------------------------------------------------------------------------------
 
@@ -114,14 +131,46 @@ class Session:
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
+            parked, self._parked = self._parked, None
         if pool is not None and self._pool_pid == os.getpid():
+            if parked is not None:
+                pool.putconn(parked)
             pool.close()
 
     def _drop(self, pool: ConnectionPool[Connection[Row]]) -> None:
         with self._lock:
             if self._pool is pool:
                 self._pool = None
+                parked, self._parked = self._parked, None
+            else:
+                parked = None
+        if parked is not None:
+            parked.close()
         pool.close(timeout=0)
+
+    def _take(self, pool: ConnectionPool[Connection[Row]]) -> Connection[Row]:
+        """A connection of the pool. One that is free is kept at hand, because for a caller that makes one call after
+        the other the pool's book-keeping is a good part of what a call costs."""
+        with self._lock:
+            parked = self._parked
+            if parked is not None and pool is self._pool:
+                self._parked = None
+                return parked
+            self._waiting += 1
+        try:
+            return pool.getconn()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def _give_back(self, pool: ConnectionPool[Connection[Row]], connection: Connection[Row]) -> None:
+        idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+        with self._lock:
+            # While anybody waits for the pool, everything goes back to it.
+            if idle and self._parked is None and not self._waiting and pool is self._pool:
+                self._parked = connection
+                return
+        pool.putconn(connection)
 
     def _connections(self) -> ConnectionPool[Connection[Row]]:
         pool = self._pool
@@ -131,6 +180,7 @@ class Session:
             if self._closed:
                 raise PoolClosed("the driver was closed")
             if self._pool is None or self._pool_pid != os.getpid():
+                self._parked = None
                 self._pool = self._open_pool()
                 self._pool_pid = os.getpid()
             return self._pool
@@ -153,6 +203,18 @@ class Session:
         )
         pool.open()
         return pool
+
+
+def _end(connection: Connection[Row]) -> None:
+    """End what a failed piece of work left open, so that it holds no locks while others try."""
+    if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        with suppress(psycopg.Error):
+            connection.rollback()
+
+
+def _rows(cursor: RawCursor[Row]) -> list[Row]:
+    """What the statement returned; nothing if it returns no rows."""
+    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 def _configure(connection: Connection[Any]) -> None:

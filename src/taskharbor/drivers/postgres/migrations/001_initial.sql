@@ -1,7 +1,7 @@
 -- Text compares as bytes (COLLATE "C") so that order and uniqueness are the same on every store.
 
 CREATE TABLE th_jobs (
-  id                  TEXT COLLATE "C" PRIMARY KEY,
+  id                  TEXT COLLATE "C" NOT NULL,
   type                TEXT COLLATE "C" NOT NULL,
   queue               TEXT COLLATE "C" NOT NULL,
   tenant_id           TEXT COLLATE "C" NOT NULL DEFAULT 'default',
@@ -11,13 +11,13 @@ CREATE TABLE th_jobs (
   run_at              TIMESTAMPTZ NULL,
   due_at              TIMESTAMPTZ NOT NULL,
   expires_at          TIMESTAMPTZ NULL,
-  timeout_nanos       BIGINT NOT NULL DEFAULT 0 CHECK (timeout_nanos >= 0),
+  timeout_nanos       BIGINT NOT NULL DEFAULT 0,
   created_at          TIMESTAMPTZ NOT NULL,
   updated_at          TIMESTAMPTZ NOT NULL,
-  attempts            INT NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-  max_attempts        INT NOT NULL DEFAULT 0 CHECK (max_attempts >= 0),
-  deliveries          INT NOT NULL DEFAULT 0 CHECK (deliveries >= 0),
-  forgiven            INT NOT NULL DEFAULT 0 CHECK (forgiven >= 0),
+  attempts            INT NOT NULL DEFAULT 0,
+  max_attempts        INT NOT NULL DEFAULT 0,
+  deliveries          INT NOT NULL DEFAULT 0,
+  forgiven            INT NOT NULL DEFAULT 0,
   last_error          TEXT NOT NULL DEFAULT '',
   failed_at           TIMESTAMPTZ NULL,
   status              TEXT COLLATE "C" NOT NULL DEFAULT 'ready'
@@ -35,6 +35,11 @@ CREATE TABLE th_jobs (
   idempotency_key     TEXT COLLATE "C" NULL,
   dedupe_scope        TEXT COLLATE "C" NULL,
 
+  -- A claim writes every entry a second time. Room for both keeps pages from splitting under it.
+  PRIMARY KEY (id) WITH (fillfactor = 70),
+  -- Each constraint costs every insert a little: these are one.
+  CONSTRAINT th_jobs_counters_chk
+    CHECK (least(attempts, max_attempts, deliveries, forgiven) >= 0 AND timeout_nanos >= 0),
   CONSTRAINT th_jobs_lease_pair_chk
     CHECK ((lease_token IS NULL) = (lease_expires_at IS NULL)),
   CONSTRAINT th_jobs_inflight_requires_lease_chk
@@ -53,46 +58,48 @@ CREATE INDEX th_jobs_expiry ON th_jobs (queue, expires_at) WHERE status = 'ready
 CREATE INDEX th_jobs_dlq ON th_jobs (id) WHERE status = 'dlq';
 
 -- One row for each attempt that ended and each job that reached a terminal state; often both in one. A row with
--- `final` is the resting place of its job. The columns behind the empty line are filled for terminal rows alone.
--- (xid, seq) is the order of the feed: readers stop below the oldest transaction still running.
+-- `final` is the resting place of its job. (xid, seq) is the order of the feed: readers stop below the oldest
+-- transaction still running.
+-- The table only grows, so a row is kept small: columns stand by width, so that none is padded, tokens are bytes, and
+-- those marked with 0 are null in place of zero. What stands behind the empty line is filled for terminal rows alone.
 CREATE TABLE th_history (
   xid                 XID8 NOT NULL DEFAULT pg_current_xact_id(),
   seq                 BIGINT GENERATED ALWAYS AS IDENTITY,
+  at                  TIMESTAMPTZ NOT NULL,
+  due_at              TIMESTAMPTZ NOT NULL,
+  claimed_at          TIMESTAMPTZ NULL,
+  started_at          TIMESTAMPTZ NULL,
+  created_at          TIMESTAMPTZ NULL, -- terminal rows
+  priority            INT NOT NULL,
+  attempt_no          INT NULL,
+  delivery            INT NOT NULL,
+  max_attempts        INT NULL, -- terminal rows
+  final               BOOLEAN NOT NULL,
   job_id              TEXT COLLATE "C" NOT NULL,
   type                TEXT COLLATE "C" NOT NULL,
   queue               TEXT COLLATE "C" NOT NULL,
   tenant_id           TEXT COLLATE "C" NOT NULL,
-  priority            INT NOT NULL,
   outcome             TEXT COLLATE "C" NOT NULL,
   status              TEXT COLLATE "C" NOT NULL,
-  at                  TIMESTAMPTZ NOT NULL,
-  final               BOOLEAN NOT NULL,
-  attempt_no          INT NULL,
-  delivery            INT NOT NULL,
+  lease_token         BYTEA NULL,
+  lease_owner         TEXT COLLATE "C" NULL,
   error               TEXT NULL,
   code                TEXT COLLATE "C" NULL,
-  lease_token         TEXT COLLATE "C" NULL,
-  lease_owner         TEXT COLLATE "C" NULL,
-  due_at              TIMESTAMPTZ NOT NULL,
-  claimed_at          TIMESTAMPTZ NULL,
-  started_at          TIMESTAMPTZ NULL,
 
   payload             BYTEA NULL,
+  result              BYTEA NULL,
   meta                TEXT NULL,
+  progress            TEXT NULL,
   run_at              TIMESTAMPTZ NULL,
   expires_at          TIMESTAMPTZ NULL,
-  timeout_nanos       BIGINT NULL,
-  max_attempts        INT NULL,
-  attempts            INT NULL,
-  forgiven            INT NULL,
+  timeout_nanos       BIGINT NULL, -- 0
+  attempts            INT NULL, -- 0
+  forgiven            INT NULL, -- 0
   last_error          TEXT NULL,
   failed_at           TIMESTAMPTZ NULL,
   cancel_requested_at TIMESTAMPTZ NULL,
   idempotency_key     TEXT COLLATE "C" NULL,
   dedupe_scope        TEXT COLLATE "C" NULL,
-  result              BYTEA NULL,
-  progress            TEXT NULL,
-  created_at          TIMESTAMPTZ NULL,
 
   PRIMARY KEY (xid, seq)
 );
@@ -142,7 +149,8 @@ INSERT INTO th_meta (key, value) VALUES
 
 -- The attempt log in the words of MQ.
 CREATE VIEW th_attempts AS
-  SELECT seq AS id, job_id, attempt_no, delivery, outcome, error AS reason, code, lease_owner AS worker, lease_token,
+  SELECT seq AS id, job_id, attempt_no, delivery, outcome, error AS reason, code, lease_owner AS worker,
+         encode(lease_token, 'hex') AS lease_token,
          due_at, claimed_at, started_at, at AS finished_at, outcome = 'succeeded' AS success,
          type, queue, tenant_id
   FROM th_history WHERE attempt_no IS NOT NULL;
@@ -163,7 +171,7 @@ CREATE VIEW th_all_jobs AS
   FROM th_jobs
   UNION ALL
   SELECT job_id AS id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at,
-         timeout_nanos, max_attempts, attempts, delivery AS deliveries, forgiven, COALESCE(last_error, ''),
-         failed_at, status, NULL, NULL, NULL, cancel_requested_at, NULL, NULL, NULL, idempotency_key,
+         COALESCE(timeout_nanos, 0), max_attempts, COALESCE(attempts, 0), delivery AS deliveries,
+         COALESCE(forgiven, 0), COALESCE(last_error, ''), failed_at, status, NULL, NULL, NULL, cancel_requested_at, NULL, NULL, NULL, idempotency_key,
          dedupe_scope, result, progress, created_at, at, claimed_at, started_at, at
   FROM th_history WHERE final;

@@ -17,8 +17,9 @@ INSERT INTO th_history (
   payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, result, progress, created_at)
 SELECT id, type, queue, tenant_id, priority, 'succeeded', 'done', :now, TRUE, attempts + 1, deliveries,
-  lease_token, lease_owner, due_at, claimed_at, started_at,
-  payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, NULLIF(last_error, ''), failed_at,
+  decode(lease_token, 'hex'), lease_owner, due_at, claimed_at, started_at,
+  payload, meta, run_at, expires_at, NULLIF(timeout_nanos, 0), max_attempts, NULLIF(attempts, 0), NULLIF(forgiven, 0),
+  NULLIF(last_error, ''), failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, item_result, progress, created_at
 FROM gone
-RETURNING job_id, lease_token;
+RETURNING job_id, encode(lease_token, 'hex');

@@ -27,7 +27,8 @@ WITH item AS (
     job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery, error,
     lease_token, lease_owner, due_at, claimed_at, started_at)
   SELECT id, type, queue, tenant_id, priority, outcome, 'ready', :now, FALSE, attempts + 1, deliveries,
-    NULLIF(next_error, ''), lease_token, lease_owner, due_at, claimed_at, COALESCE(item_start, started_at, claimed_at)
+    NULLIF(next_error, ''), decode(lease_token, 'hex'), lease_owner, due_at, claimed_at,
+    COALESCE(item_start, started_at, claimed_at)
   FROM held WHERE outcome <> 'released' OR COALESCE(item_start, started_at) IS NOT NULL
 )
 SELECT id, lease_token FROM held;

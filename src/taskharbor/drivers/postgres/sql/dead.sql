@@ -23,8 +23,8 @@ WITH item AS (
     payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
     idempotency_key, dedupe_scope, progress, created_at)
   SELECT id, type, queue, tenant_id, priority, 'dead', 'dlq', :now, FALSE, attempts + 1, deliveries, reason, code,
-    lease_token, lease_owner, due_at, claimed_at, start,
-    payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts + 1, forgiven, reason, :now,
+    decode(lease_token, 'hex'), lease_owner, due_at, claimed_at, start,
+    payload, meta, run_at, expires_at, NULLIF(timeout_nanos, 0), max_attempts, attempts + 1, NULLIF(forgiven, 0), reason, :now,
     idempotency_key, dedupe_scope, progress, created_at
   FROM held
 )

@@ -13,7 +13,8 @@ INSERT INTO th_history (
   payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
   idempotency_key, dedupe_scope, progress, created_at)
 SELECT id, type, queue, tenant_id, priority, 'expired', 'expired', :now, TRUE, deliveries, due_at,
-  payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, NULLIF(last_error, ''), failed_at,
+  payload, meta, run_at, expires_at, NULLIF(timeout_nanos, 0), max_attempts, NULLIF(attempts, 0), NULLIF(forgiven, 0),
+  NULLIF(last_error, ''), failed_at,
   idempotency_key, dedupe_scope, progress, created_at
 FROM gone
 RETURNING job_id;

@@ -34,8 +34,9 @@ INSERT INTO th_history (
   cancel_requested_at, idempotency_key, dedupe_scope, progress, created_at)
 SELECT l.id, l.type, l.queue, l.tenant_id, l.priority, 'lapsed', l.next, :now, l.next = 'cancelled', l.attempts + 1,
   l.deliveries, CASE l.next WHEN 'dlq' THEN :crash_loop_text ELSE :why END,
-  CASE l.next WHEN 'dlq' THEN 'crash_loop' END, l.lease_token, l.lease_owner, l.due_at, l.claimed_at, l.start,
-  t.payload, t.meta, t.run_at, t.expires_at, t.timeout_nanos, t.max_attempts, t.attempts, t.forgiven,
+  CASE l.next WHEN 'dlq' THEN 'crash_loop' END, decode(l.lease_token, 'hex'), l.lease_owner, l.due_at, l.claimed_at, l.start,
+  t.payload, t.meta, t.run_at, t.expires_at, NULLIF(t.timeout_nanos, 0), t.max_attempts, NULLIF(t.attempts, 0),
+  NULLIF(t.forgiven, 0),
   CASE l.next WHEN 'dlq' THEN :crash_loop_text WHEN 'cancelled' THEN NULLIF(t.last_error, '') END,
   CASE l.next WHEN 'dlq' THEN :now WHEN 'cancelled' THEN t.failed_at END,
   t.cancel_requested_at, t.idempotency_key, t.dedupe_scope, t.progress, t.created_at
