@@ -38,7 +38,7 @@ format: $(VENV)/.dev ## format the code and mend what ruff can mend
 	$(BIN)/python -m ruff format .
 	$(BIN)/python -m ruff check --fix .
 
-bench: $(VENV)/.dev ## measure the drivers beside raw SQL
+bench: $(VENV)/.bench ## measure ours beside other queues and plain SQL, as ratios
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV)/.dev ## run the README's code and check every link inside the documents
@@ -71,3 +71,8 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing the test tools"
 	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql]'
 	@touch $@ $(VENV)/.bare
+
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "installing the queues to measure against"
+	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql,bench]'
+	@touch $@

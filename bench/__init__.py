@@ -1,1 +1,1 @@
-"""`make bench`: the drivers beside raw SQL on the same server, in one run, as ratios."""
+"""`make bench`: ours beside other queues and beside plain SQL on the same server, in one run, as ratios."""

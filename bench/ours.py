@@ -1,16 +1,52 @@
-"""The workloads on a driver. Everything counts at durable completion, with the history of every attempt kept."""
+"""The workloads on our side. Everything counts at durable completion, with the history of every attempt kept."""
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
+import time
 
+from bench.child import address, tell, told_to_go
+from bench.children import python, together
 from taskharbor import NewJob, Settlement, Status
 from taskharbor.core.contract import Driver
 from taskharbor.drivers import open_driver
 
 PAYLOAD = b"x" * 100
 CHUNK = 10_000
+BATCH = 500
+
+# --- What stands beside our peers: `work` and `latency`, and nothing else, change when the worker is plugged in ------
+
+WORK_IS = "the driver's reserve and settle in a loop, without a worker runtime: there is none yet"
+
+
+def work(url: str, processes: int) -> float:
+    """Jobs a second that so many processes of ours finish, until the queue is empty.
+
+    They have connected before the clock starts, at the word go."""
+    count, seconds = together(python(__name__), url, processes)
+    return count / seconds
+
+
+def latency(url: str, samples: int) -> list[float] | None:
+    """Milliseconds from commit to handler start on an idle queue, for P5 and P8; None: it cannot be measured yet.
+
+    A driver alone runs no handler and is not woken up, so there is nothing honest to measure before the worker. Then:
+    `children.latencies(command of a child that works and tells number and time, url, enqueue, samples)`; and for P8
+    also what that child uses of a core while it idles."""
+    return None
+
+
+def _work_in_child() -> None:
+    driver = open_driver(address())
+    driver.now()
+    told_to_go()
+    started = time.time()
+    count = drain(driver, BATCH)
+    tell(count=count, started=started, ended=time.time())
+    driver.close()
+
+
+# --- What stands beside plain SQL: the driver alone -----------------------------------------------------------
 
 
 def jobs(count: int) -> list[NewJob]:
@@ -47,28 +83,5 @@ def drain(driver: Driver, batch: int, most: int | None = None) -> int:
             return done + len(leased)
 
 
-def drain_in_processes(url: str, batch: int, processes: int) -> Callable[[], int]:
-    """A drain by several processes. They are started, and have connected, before the clock runs."""
-    context = multiprocessing.get_context("spawn")
-    pool = context.Pool(processes, initializer=_connect, initargs=(url,))
-
-    def work() -> int:
-        counts = pool.map(_drain_mine, [batch] * processes, chunksize=1)
-        pool.terminate()
-        return sum(counts)
-
-    pool.map(_drain_mine, [0] * processes, chunksize=1)
-    return work
-
-
-_mine: list[Driver] = []
-"""The one driver of a pool process."""
-
-
-def _connect(url: str) -> None:
-    _mine.append(open_driver(url))
-    _mine[0].now()
-
-
-def _drain_mine(batch: int) -> int:
-    return drain(_mine[0], batch) if batch else 0
+if __name__ == "__main__":
+    _work_in_child()
