@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import endurance, ours, scenarios, stores
+from bench import crew, endurance, ours, scenarios, stores
 from bench.harness import Result, as_json, say, table
 from bench.stores import FULL, QUICK, Scale, Store
 from taskharbor.testing.servers import ServerUnavailable, mysql_server, postgres_server
@@ -22,11 +22,13 @@ ON_POSTGRES: tuple[Scenario, ...] = (
     scenarios.bulk_and_drain,
     scenarios.two_processes,
     scenarios.latency,
+    crew.idle,
+    crew.many_coroutines,
     endurance.backlog,
     endurance.size,
     endurance.held_snapshot,
 )
-ON_SQLITE: tuple[Scenario, ...] = (scenarios.bulk_and_drain, scenarios.latency, endurance.backlog)
+ON_SQLITE: tuple[Scenario, ...] = (scenarios.bulk_and_drain, scenarios.latency, crew.idle, crew.start_up, endurance.backlog)
 ON_MYSQL: tuple[Scenario, ...] = (scenarios.bulk_and_drain, endurance.backlog)
 
 
@@ -36,7 +38,7 @@ def options_given() -> argparse.Namespace:
     parser.add_argument(
         "--only", choices=("postgres", "sqlite", "mysql"), action="append", help="one store; may repeat"
     )
-    names = [scenario.__name__ for scenario in ON_POSTGRES]
+    names = sorted({scenario.__name__ for scenario in ON_POSTGRES + ON_SQLITE})
     parser.add_argument("--scenario", choices=names, action="append", help="one scenario; may repeat")
     parser.add_argument(
         "--hold", type=float, metavar="SECONDS", help=f"how long P10 holds its snapshot; {FULL.hold_s:g} by default"

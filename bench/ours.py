@@ -2,61 +2,137 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 
-from bench.child import address, tell, told_to_go
-from bench.children import python, together
-from taskharbor import NewJob, Settlement, Status
+from bench.child import address, tell, told_to_go, until_end_of_input
+from bench.children import latencies, python, started, together
+from taskharbor import Harbor, NewJob, Settlement, Status
 from taskharbor.core.contract import Driver
 from taskharbor.drivers import open_driver
 
-PAYLOAD = b"x" * 100
+PAYLOAD = b'{"text":"%s"}' % (b"x" * 89)
 CHUNK = 10_000
 BATCH = 500
 
-# --- What stands beside our peers: `work` and `latency`, and nothing else, change when the worker is plugged in ------
+# --- What stands beside our peers: the worker -----------------------------------------------------------------
 
-WORK_IS = "the driver's reserve and settle in a loop, without a worker runtime: there is none yet"
+WORK_IS = "a worker with 10 slots and a handler that does nothing, in one process or two"
 
 
 def work(url: str, processes: int) -> float:
-    """Jobs a second that so many processes of ours finish, until the queue is empty.
+    """Jobs a second that so many workers finish, until the queue is empty.
 
     They have connected before the clock starts, at the word go."""
-    count, seconds = together(python(__name__), url, processes)
+    count, seconds = together(python(__name__, "drain"), url, processes)
     return count / seconds
 
 
-def latency(url: str, samples: int) -> list[float] | None:
-    """Milliseconds from commit to handler start on an idle queue, for P5 and P8; None: it cannot be measured yet.
+def latency(url: str, samples: int) -> list[float]:
+    """Milliseconds from commit to handler start on an idle queue."""
+    driver = open_driver(url)
+    try:
+        return latencies(
+            python(__name__, "listen"),
+            url,
+            lambda number: driver.enqueue([NewJob(type="numbered", payload=b'{"number":%d}' % number)]),
+            samples,
+        )
+    finally:
+        driver.close()
 
-    A driver alone runs no handler and is not woken up, so there is nothing honest to measure before the worker. Then:
-    `children.latencies(command of a child that works and tells number and time, url, enqueue, samples)`; and for P8
-    also what that child uses of a core while it idles."""
-    return None
+
+def coroutines(url: str, at_once: int) -> float:
+    """Jobs a second with coroutine handlers, so many at once."""
+    count, seconds = together(python(__name__, "coroutines", str(at_once)), url)
+    return count / seconds
 
 
-def _work_in_child() -> None:
-    driver = open_driver(address())
-    driver.now()
+def idle_share(url: str, seconds: float) -> float:
+    """The part of a core that a worker uses while it has nothing to do."""
+    with started(python(__name__, "idle", str(seconds)), url) as (child,):
+        child.go()
+        return float(child.answer()["share"])
+
+
+def _drain_in_child() -> None:
+    harbor = _harbor()
     told_to_go()
-    started = time.time()
-    count = drain(driver, BATCH)
-    tell(count=count, started=started, ended=time.time())
-    driver.close()
+    began = time.time()
+    tally = harbor.worker(batch=BATCH).drain()
+    tell(count=tally.done, started=began, ended=time.time())
+    harbor.close()
+
+
+def _coroutines_in_child(at_once: int) -> None:
+    harbor = _harbor()
+    told_to_go()
+    began = time.time()
+    tally = harbor.worker(concurrency=at_once, batch=BATCH).drain()
+    if tally.lost:
+        raise AssertionError(f"{tally.lost} leases were lost")
+    tell(count=tally.done, started=began, ended=time.time())
+    harbor.close()
+
+
+def _listen_in_child() -> None:
+    harbor = _harbor()
+    worker = harbor.worker()
+    worker.start()
+    told_to_go()
+    until_end_of_input()
+    worker.stop()
+    harbor.close()
+
+
+def _idle_in_child(seconds: float) -> None:
+    harbor = _harbor()
+    worker = harbor.worker()
+    worker.start()
+    told_to_go()
+    time.sleep(2)  # past what starting costs
+    before, began = time.process_time(), time.monotonic()
+    time.sleep(seconds)
+    tell(share=(time.process_time() - before) / (time.monotonic() - began))
+    worker.stop()
+    harbor.close()
+
+
+def _harbor() -> Harbor:
+    harbor = Harbor(address())
+
+    @harbor.task(name="bench")
+    def nothing(text: str) -> None:
+        pass
+
+    @harbor.task(name="quick")
+    async def quick(text: str) -> None:
+        pass
+
+    @harbor.task(name="sleeping")
+    async def sleeping(text: str) -> None:
+        await asyncio.sleep(0.01)
+
+    @harbor.task(name="numbered")
+    def numbered(number: int) -> None:
+        tell(number=number, at=time.time())
+
+    harbor.driver.now()
+    return harbor
 
 
 # --- What stands beside plain SQL: the driver alone -----------------------------------------------------------
 
 
-def jobs(count: int) -> list[NewJob]:
-    return [NewJob(type="bench", payload=PAYLOAD) for _ in range(count)]
+def jobs(count: int, type: str = "bench") -> list[NewJob]:
+    return [NewJob(type=type, payload=PAYLOAD) for _ in range(count)]
 
 
-def fill(driver: Driver, count: int) -> int:
+def fill(driver: Driver, count: int, type: str = "bench") -> int:
     """Enqueue in batches of CHUNK."""
     for start in range(0, count, CHUNK):
-        driver.enqueue(jobs(min(CHUNK, count - start)))
+        driver.enqueue(jobs(min(CHUNK, count - start), type))
     return count
 
 
@@ -84,4 +160,12 @@ def drain(driver: Driver, batch: int, most: int | None = None) -> int:
 
 
 if __name__ == "__main__":
-    _work_in_child()
+    match sys.argv[1:]:
+        case ["drain"]:
+            _drain_in_child()
+        case ["coroutines", at_once]:
+            _coroutines_in_child(int(at_once))
+        case ["listen"]:
+            _listen_in_child()
+        case ["idle", seconds]:
+            _idle_in_child(float(seconds))

@@ -1,5 +1,7 @@
 """TaskHarbor: a durable task queue whose guarantees are the same on every store."""
 
+from typing import TYPE_CHECKING
+
 from taskharbor.core.errors import (
     AlreadyExpired,
     DriverClosed,
@@ -18,6 +20,7 @@ from taskharbor.core.errors import (
     LeaseMismatch,
     MissingExtra,
     PayloadTooLarge,
+    ScheduleNotFound,
     SchemaMissing,
     SchemaTooNew,
     StoreCorrupt,
@@ -40,11 +43,16 @@ from taskharbor.core.model import (
     Outcome,
     Reason,
     RetryUpdate,
+    Schedule,
     Settlement,
     Status,
     Worker,
 )
 from taskharbor.core.retry import Backoff
+
+if TYPE_CHECKING:
+    from taskharbor.app import Context, Harbor, InvalidArguments, JobFailed, JobView, Task, WaitTimeout
+    from taskharbor.core.outcome import Cancel, Retry, Snooze, Unrecoverable
 
 __version__ = "0.1.0"
 
@@ -52,12 +60,16 @@ __all__ = [
     "AlreadyExpired",
     "Attempt",
     "Backoff",
+    "Cancel",
+    "Context",
     "DriverClosed",
     "DuplicateJob",
     "Enqueued",
     "Extension",
+    "Harbor",
     "HistoryRow",
     "IdempotencyConflict",
+    "InvalidArguments",
     "InvalidCursor",
     "InvalidInput",
     "InvalidLeaseDuration",
@@ -65,9 +77,11 @@ __all__ = [
     "InvalidTime",
     "InvalidURL",
     "Job",
+    "JobFailed",
     "JobFilter",
     "JobNotFound",
     "JobNotInflight",
+    "JobView",
     "Lease",
     "LeaseExpired",
     "LeaseLost",
@@ -78,16 +92,44 @@ __all__ = [
     "Outcome",
     "PayloadTooLarge",
     "Reason",
+    "Retry",
     "RetryUpdate",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaMissing",
     "SchemaTooNew",
     "Settlement",
+    "Snooze",
     "Status",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Task",
     "TaskHarborError",
+    "Unrecoverable",
+    "WaitTimeout",
     "Worker",
 ]
+
+_LATER = {
+    "taskharbor.app": ("Context", "Harbor", "InvalidArguments", "JobFailed", "JobView", "Task", "WaitTimeout"),
+    "taskharbor.core.outcome": ("Cancel", "Retry", "Snooze", "Unrecoverable"),
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """The application's names, imported when they are asked for: who needs only the errors is not kept waiting."""
+        from importlib import import_module
+
+        for module, names in _LATER.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

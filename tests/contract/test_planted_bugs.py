@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from tests.contract import planted, planted_ends
+from tests.contract import planted, planted_ends, planted_schedules
 
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing import DriverContract, helpers
+from taskharbor.testing.contract import listening
 
 CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted.TokenCheckDropped: "test_a_stale_lease_cannot_complete_the_next_attempt",
@@ -59,6 +60,14 @@ CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted_ends.OrphansKeepTheirLeases: "test_the_jobs_of_a_dead_worker_run_again_before_their_leases_end",
     planted_ends.WorkersNeverDie: "test_a_worker_is_dead_after_thirty_seconds_of_silence",
     planted_ends.WorksAfterClose: "test_every_operation_of_a_closed_driver_is_refused",
+    planted_schedules.TickAdvancedWithoutComparing: "test_a_tick_that_is_no_longer_the_next_one_advances_nothing",
+    planted_schedules.TickComparedOutsideTheLock: "test_of_many_who_advance_one_tick_exactly_one_wins",
+    planted_schedules.PauseLostByAPut: "test_a_pause_survives_a_put",
+    planted_schedules.LastTickLostByAPut: "test_the_last_tick_survives_a_put",
+    planted_schedules.TickKeptWhenTheTimesChange: "test_the_next_tick_is_the_given_one_when_the_times_change",
+    planted_schedules.TickMovedByEveryPut: "test_the_next_tick_survives_a_put_that_leaves_the_times_alone",
+    planted_schedules.DeafListener: "test_a_new_job_ends_a_wait",
+    planted_schedules.WakeForgottenUnlessSomebodyWaits: "test_a_wake_before_the_wait_ends_the_next_one_at_once",
 }
 
 
@@ -95,6 +104,7 @@ def test_a_planted_bug_is_caught_by_the_test_named_for_it(
     bug: type[MemoryDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(helpers, "FEED_PATIENCE_S", 0.05)  # a row that is missing here will not come later
+    monkeypatch.setattr(listening, "PATIENCE_S", 1.0)  # nor will a hint
     test = getattr(DriverContract, CAUGHT_BY[bug])
     arguments = list(cases(test))
     assert all(passes(test, MemoryDriver(), chosen) for chosen in arguments), "the healthy driver must pass"
@@ -104,7 +114,7 @@ def test_a_planted_bug_is_caught_by_the_test_named_for_it(
 def test_every_planted_bug_has_a_test_named_for_it() -> None:
     bugs = {
         bug
-        for module in (planted, planted_ends)
+        for module in (planted, planted_ends, planted_schedules)
         for name, bug in inspect.getmembers(module, inspect.isclass)
         if bug.__module__ == module.__name__ and not name.startswith("_")
     }

@@ -32,6 +32,8 @@ def pooled_store(pgbouncer_url: str) -> Iterator[SharedStore]:
 class TestBehindPgbouncer(DriverContract):
     """The same behind a pooler in transaction mode, where each transaction may land on another connection."""
 
+    hears_of_new_jobs = False
+
     @pytest.fixture
     def driver(self, pooled_store: SharedStore) -> Driver:
         return pooled_store.driver()

@@ -92,10 +92,24 @@ def test_the_store_clock_takes_the_middle_of_a_slow_round_trip() -> None:
     local = FakeClock()
 
     def slow() -> datetime:
+        moment = local.now()
         local.advance(2)
-        return NOON
+        return moment
 
-    assert StoreClock(slow, monotonic=local.monotonic).now() == NOON + SECOND
+    clock = StoreClock(slow, monotonic=local.monotonic)
+    assert clock.now() == local.now() - SECOND
+
+
+def test_the_store_clock_trusts_the_quickest_of_a_few_round_trips() -> None:
+    local, trips = FakeClock(), iter([2.0, 0.0])
+
+    def measure() -> datetime:
+        moment = local.now()
+        local.advance(next(trips))
+        return moment
+
+    clock = StoreClock(measure, monotonic=local.monotonic)
+    assert clock.now() == local.now()
 
 
 def test_the_store_clock_does_not_care_what_the_local_wall_clock_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 
 import pytest
@@ -203,7 +204,7 @@ def test_other_packages_can_add_a_scheme(monkeypatch: pytest.MonkeyPatch) -> Non
             return lambda _url: driver
 
     monkeypatch.setattr(
-        opening,
+        importlib.metadata,
         "entry_points",
         lambda group, name: [Entry()] if (group, name) == ("taskharbor.drivers", "boat") else [],
     )

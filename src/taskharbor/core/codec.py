@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from typing import Final, Protocol
 
 from taskharbor.core.errors import InvalidPayload
 from taskharbor.core.model import JsonValue
+
+# Made once: `json.dumps` makes one for each call that asks for anything but its defaults.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 class Codec(Protocol):
@@ -23,8 +26,7 @@ class JsonCodec:
     def encode(self, value: JsonValue) -> bytes:
         try:
             _refuse_odd_keys(value)
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-            return text.encode()
+            return _ENCODER.encode(value).encode()
         except UnicodeEncodeError as error:
             raise InvalidPayload(f"text with a lone surrogate cannot be stored: {error}") from None
         except (TypeError, ValueError) as error:

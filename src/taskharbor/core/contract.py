@@ -1,4 +1,4 @@
-"""The driver contract: what every store promises. Three narrow protocols and their union.
+"""The driver contract: what every store promises. Four narrow protocols and their union.
 
 Drivers store, fence and move state; callers decide. Every call takes `now`, so that tests and workers agree on
 the time; None means the store's own clock. Drivers are synchronous and safe to use from many threads.
@@ -28,6 +28,7 @@ from taskharbor.core.model import (
     QueueSettings,
     Recovery,
     RetryUpdate,
+    Schedule,
     Settlement,
     Status,
     Worker,
@@ -42,6 +43,25 @@ Settled = list[Status | TaskHarborError]
 """For each settlement, where the job stands now or what went wrong with this one."""
 Extended = list[Lease | TaskHarborError]
 """For each extension, the lease as it is now or what went wrong with this one."""
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """Tells a worker that it is worth looking. Only a hint, and never needed: a listener may speak without a cause
+    and may miss what happened, so whoever waits on one looks from time to time anyway. It never raises because the
+    store is away; then it waits, and returns False."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """True soon after a job may have become available in one of the queues, False after the time."""
+        ...
+
+    def wake(self) -> None:
+        """A `wait` of another thread returns True at once; with none going on, the next one does."""
+        ...
+
+    def close(self) -> None:
+        """Give back every resource, and end a `wait` that is going on. Later waits return False at once."""
+        ...
 
 
 @runtime_checkable
@@ -113,6 +133,11 @@ class Queueing(Protocol):
         owner: str = "",
     ) -> tuple[Settled, Leased]:
         """`settle`, then `reserve`, in one round trip where the store can."""
+        ...
+
+    def listen(self, queues: str | Sequence[str]) -> Listener:
+        """A listener for new work in these queues, for one waiting thread. What comes in once this has returned is
+        heard of. Closing the driver closes it."""
         ...
 
     def now(self) -> datetime:
@@ -236,5 +261,48 @@ class Fleet(Protocol):
 
 
 @runtime_checkable
-class Driver(Queueing, Inspection, Fleet, Protocol):
+class Scheduling(Protocol):
+    """Where schedules are kept. Stores know no cron: callers work out when the next tick is."""
+
+    def put_schedule(self, schedule: Schedule, *, now: datetime | None = None) -> Schedule:
+        """Create the schedule, or replace the definition of that name, and return it as it is kept now.
+
+        What is not part of the definition survives a replacement: `paused`, `last_run_at`, `last_job_id`, and
+        `next_run_at` as long as neither `spec` nor `timezone` changes.
+        """
+        ...
+
+    def schedules(self) -> Sequence[Schedule]:
+        """Every schedule, by name."""
+        ...
+
+    def get_schedule(self, name: str) -> Schedule:
+        """The schedule; ScheduleNotFound if there is none."""
+        ...
+
+    def pause_schedule(self, name: str, *, paused: bool, now: datetime | None = None) -> None:
+        """Mark the schedule paused, or not; ScheduleNotFound if there is none."""
+        ...
+
+    def remove_schedule(self, name: str) -> bool:
+        """Forget the schedule; whether there was one. Jobs it has enqueued stay."""
+        ...
+
+    def advance_schedule(
+        self,
+        name: str,
+        *,
+        expected: datetime | None,
+        next_run_at: datetime | None,
+        last_run_at: datetime | None = None,
+        last_job_id: str | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        """Set `next_run_at` if it still is `expected`: of many callers that expect the same, exactly one is told
+        True. What is given of `last_run_at` and `last_job_id` is set with it. False if there is no such schedule."""
+        ...
+
+
+@runtime_checkable
+class Driver(Queueing, Inspection, Fleet, Scheduling, Protocol):
     """Everything a store does."""

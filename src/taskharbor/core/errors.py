@@ -89,6 +89,10 @@ class DuplicateJob(IdempotencyConflict):
     """The key is taken, and the caller asked with `on_duplicate="raise"` to hear of it as an error."""
 
 
+class ScheduleNotFound(TaskHarborError):
+    """No schedule with that name."""
+
+
 # --- The store ---------------------------------------------------------------------------------------------
 
 

@@ -371,6 +371,41 @@ class Leadership:
     until: datetime
 
 
+class Overlap(StrEnum):
+    """What a schedule does when the job of its last tick has not ended yet."""
+
+    SKIP = "skip"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A job that is enqueued again and again, as the store keeps it; the store never reads `spec`.
+
+    `next_run_at` of None means that no tick is to come. `paused` belongs to operators, `last_run_at` and
+    `last_job_id` to whoever enqueued the last tick: putting the definition again leaves them as they are.
+    `overlap` of "skip" means no new job while the one of the last tick is still ready or inflight.
+    """
+
+    name: str
+    spec: str
+    type: str
+    payload: bytes = b""
+    timezone: str = "UTC"
+    queue: str = DEFAULT_QUEUE
+    tenant_id: str = DEFAULT_TENANT
+    priority: int = 0
+    max_attempts: int | None = None
+    timeout: timedelta | float | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+    overlap: Overlap | str = Overlap.SKIP
+    paused: bool = False
+    next_run_at: datetime | None = None
+    last_run_at: datetime | None = None
+    last_job_id: str | None = None
+    updated_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """What one pass of `recover` found and mended."""

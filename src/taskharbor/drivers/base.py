@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.clock import StoreClock, checked
-from taskharbor.core.contract import Answers, Duration, Extended, Leased, Settled
+from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, TaskHarborError
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
@@ -48,15 +49,16 @@ from taskharbor.drivers.checks import (
     list_position,
     with_cursor,
 )
-from taskharbor.drivers.operations import RedrivePlan, StoreOperations
+from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.promises import with_promises
+from taskharbor.drivers.scheduling import SchedulingCalls
 
 T = TypeVar("T")
 Names = list[str]
 
 
 @with_promises
-class BaseDriver(StoreOperations):
+class BaseDriver(SchedulingCalls):
     """The public contract over a few private operations."""
 
     def __init__(self, *, limits: Limits | None = None) -> None:
@@ -64,6 +66,7 @@ class BaseDriver(StoreOperations):
         self._clock = StoreClock(self._measure_clock)
         self._closed = False
         self._close_lock = threading.Lock()
+        self._listeners: WeakSet[Listener] = WeakSet()
 
     # --- Queueing ----------------------------------------------------------------------------------------
 
@@ -192,6 +195,12 @@ class BaseDriver(StoreOperations):
         ]
         return self._extend(items, moment) if items else []
 
+    def listen(self, queues: str | Sequence[str]) -> Listener:
+        self._check_open()
+        listener = self._listen(check_names(queues, "queue"))
+        self._listeners.add(listener)
+        return listener
+
     def now(self) -> datetime:
         self._check_open()
         return self._clock.now()
@@ -201,6 +210,8 @@ class BaseDriver(StoreOperations):
             if self._closed:
                 return
             self._closed = True
+        for listener in list(self._listeners):
+            listener.close()
         self._close()
 
     def __enter__(self) -> Self:

@@ -35,6 +35,7 @@ from taskharbor.core.model import (
     Page,
     QueueSettings,
     Recovery,
+    Schedule,
     Settlement,
     Status,
     Worker,
@@ -42,6 +43,7 @@ from taskharbor.core.model import (
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers
+from taskharbor.drivers.scheduling import advanced, no_schedule, put_over
 from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_key
 
 
@@ -332,3 +334,51 @@ class EngineDriver(BaseDriver):
                     forget_key(state, state.finished[job_id])
                     state.drop("finished", job_id)
             return len(ended)
+
+    # --- Schedules ---------------------------------------------------------------------------------------
+
+    def _put_schedule(self, schedule: Schedule) -> Schedule:
+        with self._writing() as state:
+            kept = put_over(state.schedules.get(schedule.name), schedule)
+            state.put("schedules", kept.name, kept)
+            return kept
+
+    def _schedules(self) -> Sequence[Schedule]:
+        with self._reading() as state:
+            return [state.schedules[name] for name in sorted(state.schedules)]
+
+    def _get_schedule(self, name: str) -> Schedule:
+        with self._reading() as state:
+            if name not in state.schedules:
+                raise no_schedule(name)
+            return state.schedules[name]
+
+    def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
+        with self._writing() as state:
+            kept = state.schedules.get(name)
+            if kept is not None:
+                state.put("schedules", name, replace(kept, paused=paused, updated_at=now))
+            return kept is not None
+
+    def _remove_schedule(self, name: str) -> bool:
+        with self._writing() as state:
+            known = name in state.schedules
+            if known:
+                state.drop("schedules", name)
+            return known
+
+    def _advance_schedule(
+        self,
+        name: str,
+        expected: datetime | None,
+        next_run_at: datetime | None,
+        last_run_at: datetime | None,
+        last_job_id: str | None,
+        now: datetime,
+    ) -> bool:
+        with self._writing() as state:
+            kept = state.schedules.get(name)
+            if kept is None or kept.next_run_at != expected:
+                return False
+            state.put("schedules", name, advanced(kept, next_run_at, last_run_at, last_job_id, now))
+            return True

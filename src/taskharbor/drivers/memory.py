@@ -5,12 +5,53 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
+from taskharbor.core.contract import Listener
 from taskharbor.core.limits import Limits
+from taskharbor.core.model import Status
 from taskharbor.drivers.engine import EngineDriver
+from taskharbor.drivers.listening import BaseListener
 from taskharbor.drivers.state import State
 
-_shared: dict[str, tuple[State, threading.RLock]] = {}
+
+class Bells:
+    """Wakes whoever listens to a queue whenever one of its jobs becomes ready, however that came about.
+
+    Used under the lock of the state only.
+    """
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, set[MemoryListener]] = {}
+
+    def add(self, listener: MemoryListener) -> None:
+        for queue in listener.queues:
+            self._by_queue.setdefault(queue, set()).add(listener)
+
+    def remove(self, listener: MemoryListener) -> None:
+        for queue in listener.queues:
+            listeners = self._by_queue.get(queue, set())
+            listeners.discard(listener)
+            if not listeners:
+                self._by_queue.pop(queue, None)
+
+    def on_change(self, table: str, key: Any, value: Any) -> None:
+        if self._by_queue and table == "jobs" and value is not None and value.status is Status.READY:
+            for listener in self._by_queue.get(value.queue, ()):
+                listener.wake()
+
+
+class Shared:
+    """What all drivers of one name have in common."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.lock = threading.RLock()
+        self.bells = Bells()
+        self.state.on_change = self.bells.on_change
+
+
+_shared: dict[str, Shared] = {}
 _shared_lock = threading.Lock()
 
 
@@ -19,11 +60,9 @@ class MemoryDriver(EngineDriver):
 
     def __init__(self, name: str = "", *, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)
-        if name:
-            with _shared_lock:
-                self._state, self._lock = _shared.setdefault(name, (State(), threading.RLock()))
-        else:
-            self._state, self._lock = State(), threading.RLock()
+        with _shared_lock:
+            self._shared = _shared.setdefault(name, Shared()) if name else Shared()
+        self._state, self._lock = self._shared.state, self._shared.lock
 
     def migrate(self) -> None:
         self._check_open()
@@ -40,6 +79,25 @@ class MemoryDriver(EngineDriver):
             self._check_open()
             yield self._state
 
+    def _listen(self, queues: tuple[str, ...]) -> Listener:
+        return MemoryListener(queues, self._shared)
+
     def _close(self) -> None:
         # The shared state stays: closing a handle does not empty the queue for the others.
         pass
+
+
+class MemoryListener(BaseListener):
+    """Hears of every job that becomes ready in its queues."""
+
+    def __init__(self, queues: tuple[str, ...], shared: Shared) -> None:
+        super().__init__()
+        self.queues = queues
+        self._shared = shared
+        with shared.lock:
+            shared.bells.add(self)
+
+    def close(self) -> None:
+        super().close()
+        with self._shared.lock:
+            self._shared.bells.remove(self)

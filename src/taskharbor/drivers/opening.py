@@ -6,7 +6,6 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -170,6 +169,9 @@ _BUILT_IN: Final[dict[str, Callable[[StoreURL], Driver]]] = {
 def _factory(scheme: str) -> Callable[[StoreURL], Driver]:
     if scheme in _BUILT_IN:
         return _BUILT_IN[scheme]
+    # Only here: it takes longer to import than everything else in this module, and hardly anybody needs it.
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group="taskharbor.drivers", name=scheme):
         factory: Callable[[StoreURL], Driver] = entry.load()
         return factory

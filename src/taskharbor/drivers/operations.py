@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from taskharbor.core.clock import utc_now
-from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.intake import Batch
 from taskharbor.core.model import (
@@ -27,10 +27,12 @@ from taskharbor.core.model import (
     Page,
     QueueSettings,
     Recovery,
+    Schedule,
     Settlement,
     Status,
     Worker,
 )
+from taskharbor.drivers.listening import PollingListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,43 @@ class StoreOperations(ABC):
     @abstractmethod
     def _prune(self, before: datetime, limit: int) -> int: ...
 
+    @abstractmethod
+    def _put_schedule(self, schedule: Schedule) -> Schedule:
+        """Keep it, updated when it says, with what survives of the one before (`scheduling.put_over`)."""
+
+    @abstractmethod
+    def _schedules(self) -> Sequence[Schedule]: ...
+
+    @abstractmethod
+    def _get_schedule(self, name: str) -> Schedule: ...
+
+    @abstractmethod
+    def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
+        """Whether there is such a schedule."""
+
+    @abstractmethod
+    def _remove_schedule(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def _advance_schedule(
+        self,
+        name: str,
+        expected: datetime | None,
+        next_run_at: datetime | None,
+        last_run_at: datetime | None,
+        last_job_id: str | None,
+        now: datetime,
+    ) -> bool: ...
+
     # --- With a default --------------------------------------------------------------------------------------
 
     def _measure_clock(self) -> datetime:
         """The store's time now. Stores on this machine share its clock."""
         return utc_now()
+
+    def _listen(self, queues: tuple[str, ...]) -> Listener:
+        """What cannot tell of new work is looked at from time to time."""
+        return PollingListener()
 
     def _settle_and_reserve(
         self,

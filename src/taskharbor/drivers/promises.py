@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from taskharbor.core.contract import Fleet, Inspection, Queueing
+from taskharbor.core.contract import Fleet, Inspection, Queueing, Scheduling
 
 T = TypeVar("T", bound=type)
 
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=type)
 def with_promises(driver: T) -> T:
     """Give each method without a docstring the one of its protocol: the promises are written once, there, and
     `help(driver.redrive)` shows them all the same."""
-    for protocol in (Queueing, Inspection, Fleet):
+    for protocol in (Queueing, Inspection, Fleet, Scheduling):
         for name, promised in vars(protocol).items():
             if not name.startswith("_") and promised.__doc__:
                 method = getattr(driver, name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from taskharbor.core.intake import Admitted, Batch
-from taskharbor.core.model import Enqueued, HistoryRow, Job, JobFilter, Progress, Status
+from taskharbor.core.model import Enqueued, HistoryRow, Job, JobFilter, Overlap, Progress, Schedule, Status
 
 
 def job_from_admitted(row: Admitted) -> Job:
@@ -120,6 +120,56 @@ def job_params(job: Job) -> dict[str, Any]:
         "dlq_failed_at": job.dlq_failed_at,
         "updated_at": job.updated_at,
     }
+
+
+def schedule_params(schedule: Schedule) -> dict[str, Any]:
+    """The columns of a schedule that has passed the checks, by name."""
+    return {
+        "name": schedule.name,
+        "spec": schedule.spec,
+        "timezone": schedule.timezone,
+        "type": schedule.type,
+        "payload": schedule.payload,
+        "queue": schedule.queue,
+        "tenant_id": schedule.tenant_id,
+        "priority": schedule.priority,
+        "max_attempts": schedule.max_attempts,
+        "timeout_nanos": timeout_to_nanos(schedule.timeout if isinstance(schedule.timeout, timedelta) else None),
+        "meta": meta_to_text(schedule.meta),
+        "overlap": str(schedule.overlap),
+        "paused": schedule.paused,
+        "next_run_at": schedule.next_run_at,
+        "last_run_at": schedule.last_run_at,
+        "last_job_id": schedule.last_job_id,
+        "updated_at": schedule.updated_at,
+    }
+
+
+def schedule_from_row(row: Sequence[Any]) -> Schedule:
+    """The same columns in the same order, with times as datetimes."""
+    (
+        name, spec, timezone, type, payload, queue, tenant_id, priority, max_attempts, timeout_nanos, meta, overlap,
+        paused, next_run_at, last_run_at, last_job_id, updated_at,
+    ) = row  # fmt: skip
+    return Schedule(
+        name=name,
+        spec=spec,
+        timezone=timezone,
+        type=type,
+        payload=payload,
+        queue=queue,
+        tenant_id=tenant_id,
+        priority=priority,
+        max_attempts=max_attempts,
+        timeout=timeout_from_nanos(timeout_nanos),
+        meta=meta_from_text(meta),
+        overlap=Overlap(overlap),
+        paused=bool(paused),
+        next_run_at=next_run_at,
+        last_run_at=last_run_at,
+        last_job_id=last_job_id,
+        updated_at=updated_at,
+    )
 
 
 def fact_params(fact: HistoryRow) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from taskharbor.core import transitions
 from taskharbor.core.errors import JobNotFound
 from taskharbor.core.ids import new_id
-from taskharbor.core.model import HistoryRow, Job, JobFilter, Leadership, QueueSettings, Status, Worker
+from taskharbor.core.model import HistoryRow, Job, JobFilter, Leadership, QueueSettings, Schedule, Status, Worker
 from taskharbor.drivers.rows import matches
 
 
@@ -37,6 +37,7 @@ class State:
         self.workers: dict[str, Worker] = {}
         self.leaders: dict[str, Leadership] = {}
         self.queues: dict[str, QueueSettings] = {}
+        self.schedules: dict[str, Schedule] = {}
         self.last_sequence = 0
         self.on_change: Callable[[str, Any, Any], None] | None = None
         # Derived. Heap entries may be stale; whoever pops one checks it against the job.

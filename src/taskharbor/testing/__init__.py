@@ -1,6 +1,7 @@
-"""What proves a driver: the contract suite for people who write one, and a clock and moments for tests.
+"""Helpers for tests: for those of applications, and for those of drivers.
 
-    from taskharbor.testing import DriverContract
+    from taskharbor.testing import assert_enqueued, drain, enqueued, in_memory, inline
+    from taskharbor.testing import DriverContract  # the suite for people who write a driver
 
 The suite needs pytest; the rest of this package does not.
 """
@@ -11,6 +12,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from taskharbor.core.errors import MissingExtra
+from taskharbor.testing.assertions import assert_enqueued, enqueued
+from taskharbor.testing.running import inline
+from taskharbor.testing.swapping import drain, in_memory
 from taskharbor.testing.times import DAY, HOUR, MICROSECOND, MINUTE, NOON, SECOND, FakeClock
 
 if TYPE_CHECKING:
@@ -34,4 +38,18 @@ def __getattr__(name: str) -> object:
     return DriverContract
 
 
-__all__ = ["DAY", "HOUR", "MICROSECOND", "MINUTE", "NOON", "SECOND", "DriverContract", "FakeClock"]
+__all__ = [
+    "DAY",
+    "HOUR",
+    "MICROSECOND",
+    "MINUTE",
+    "NOON",
+    "SECOND",
+    "DriverContract",
+    "FakeClock",
+    "assert_enqueued",
+    "drain",
+    "enqueued",
+    "in_memory",
+    "inline",
+]

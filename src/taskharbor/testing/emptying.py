@@ -9,12 +9,12 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed, InvalidURL
 from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix, open_driver
 
-_TABLES: Final = ("jobs", "history", "keys", "workers", "leader", "queues")
+_TABLES: Final = ("jobs", "history", "keys", "workers", "leader", "queues", "schedules")
 
 
 def empty_store(url: str, prefix: str = DEFAULT_PREFIX) -> None:
-    """Delete every job and everything about jobs, workers and queues. The schema and the store's identity stay,
-    and so do counters, so that no cursor of the history feed ever comes twice."""
+    """Delete every job and everything about jobs, workers, queues and schedules. The schema and the store's
+    identity stay, and so do counters, so that no cursor of the history feed ever comes twice."""
     connection = connect(url)
     try:
         _empty(connection, prefix)

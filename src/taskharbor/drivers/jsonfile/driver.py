@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
-from taskharbor.core.contract import Leased, Settled
+from taskharbor.core.contract import Leased, Listener, Settled
 from taskharbor.core.errors import SchemaMissing, StoreCorrupt, StoreUnavailable, TaskHarborError
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Settlement
@@ -20,6 +20,7 @@ from taskharbor.drivers.jsonfile import journal as journals
 from taskharbor.drivers.jsonfile import lock, mark, records, snapshot
 from taskharbor.drivers.jsonfile.failures import store_error, unreadable
 from taskharbor.drivers.jsonfile.journal import Change, Journal
+from taskharbor.drivers.jsonfile.listening import JsonListener
 from taskharbor.drivers.state import State
 
 SMALLEST_COMPACTION: Final = 1_048_576
@@ -86,6 +87,9 @@ class JsonDriver(EngineDriver):
         except OSError as error:
             raise store_error(error, self._directory) from error
         self._refresh(mend=True)
+
+    def _listen(self, queues: tuple[str, ...]) -> Listener:
+        return JsonListener(self._directory)
 
     def _close(self) -> None:
         with self._mutex:

@@ -30,10 +30,15 @@ class Mark(NamedTuple):
 def read(descriptor: int) -> Mark | None:
     """The mark in the lock file; None if there is none that can be trusted."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(os.pread(descriptor, _LENGTH, OFFSET))
+        found = json.loads(raw(descriptor))
         if isinstance(found, list) and len(found) == _ITEMS and found[-1] == _checksum(found[:-1]):
             return Mark(*found[:-1])
     return None
+
+
+def raw(descriptor: int) -> bytes:
+    """The bytes of the mark, whatever they say: others than before mean that something was written."""
+    return os.pread(descriptor, _LENGTH, OFFSET)
 
 
 def write(descriptor: int, mark: Mark) -> None:

@@ -19,8 +19,10 @@ from taskharbor.core.model import (
     Job,
     Leadership,
     Outcome,
+    Overlap,
     Progress,
     QueueSettings,
+    Schedule,
     Status,
     Worker,
 )
@@ -29,7 +31,7 @@ from taskharbor.drivers.state import KeyRecord, State
 Record = Any
 """What `json.loads` gives for one row."""
 
-TABLES: Final = ("jobs", "finished", "history", "keys", "workers", "leaders", "queues")
+TABLES: Final = ("jobs", "finished", "history", "keys", "workers", "leaders", "queues", "schedules")
 
 _JOB_PLAIN: Final = (
     "id",
@@ -68,6 +70,20 @@ _ATTEMPT_PLAIN: Final = ("job_id", "number", "delivery", "error", "code", "worke
 _ATTEMPT_TIMES: Final = ("due_at", "claimed_at", "started_at", "finished_at")
 _ROW_PLAIN: Final = ("job_id", "type", "queue", "tenant_id", "priority")
 
+_SCHEDULE_PLAIN: Final = (
+    "name",
+    "spec",
+    "timezone",
+    "type",
+    "queue",
+    "tenant_id",
+    "priority",
+    "max_attempts",
+    "paused",
+    "last_job_id",
+)
+_SCHEDULE_TIMES: Final = ("next_run_at", "last_run_at", "updated_at")
+
 
 def encode(table: str, value: Any, state: State) -> Record:
     """The record of a row. `state` already holds the row."""
@@ -84,6 +100,8 @@ def encode(table: str, value: Any, state: State) -> Record:
             return [value.name, value.holder, value.epoch, _micros(value.until)]
         case "queues":
             return [value.name, value.paused]
+        case "schedules":
+            return _schedule_record(value)
     raise ValueError(f"no table {table!r}")
 
 
@@ -105,6 +123,8 @@ def decode(table: str, key: Any, record: Record, state: State) -> Any:
         case "queues":
             name, paused = record
             return QueueSettings(name, paused)
+        case "schedules":
+            return _schedule(record)
     raise ValueError(f"no table {table!r}")
 
 
@@ -204,6 +224,29 @@ def _worker(record: Mapping[str, Any]) -> Worker:
         queues=tuple(record["queues"]),
         started_at=_moment(record["started_at"]),
         last_heartbeat=_moment(record["last_heartbeat"]),
+    )
+
+
+def _schedule_record(schedule: Schedule) -> Record:
+    record: dict[str, Any] = {name: getattr(schedule, name) for name in _SCHEDULE_PLAIN}
+    record.update((name, _micros(getattr(schedule, name))) for name in _SCHEDULE_TIMES)
+    record["overlap"] = str(schedule.overlap)
+    record["payload"] = _text(schedule.payload)
+    record["meta"] = dict(schedule.meta)
+    record["timeout"] = schedule.timeout // MICROSECOND if isinstance(schedule.timeout, timedelta) else None
+    return record
+
+
+def _schedule(record: Mapping[str, Any]) -> Schedule:
+    timeout = record["timeout"]
+    values: dict[str, Any] = {name: record[name] for name in _SCHEDULE_PLAIN}
+    values.update((name, _moment(record[name])) for name in _SCHEDULE_TIMES)
+    return Schedule(
+        **values,
+        overlap=Overlap(record["overlap"]),
+        payload=_bytes(record["payload"]),
+        meta=record["meta"],
+        timeout=None if timeout is None else timedelta(microseconds=timeout),
     )
 
 

@@ -23,13 +23,14 @@ from taskharbor.core.model import (
     Page,
     QueueSettings,
     Recovery,
+    Schedule,
     Settlement,
     Status,
     Worker,
 )
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.joining import Joiner, StoreMark, missing_in_the_callers_database, same_store
-from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, schema, settling
+from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, scheduling, schema, settling
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.claiming import Claim, Look
 from taskharbor.drivers.mysql.errors import translate
@@ -209,6 +210,36 @@ class MysqlDriver(BaseDriver):
             if gone < room:
                 break
         return removed
+
+    # --- Schedules ---------------------------------------------------------------------------------------
+
+    def _put_schedule(self, schedule: Schedule) -> Schedule:
+        return self._store.write(lambda session: scheduling.put(session, schedule))
+
+    def _schedules(self) -> Sequence[Schedule]:
+        return self._store.read(scheduling.schedules)
+
+    def _get_schedule(self, name: str) -> Schedule:
+        return self._store.read(lambda session: scheduling.get(session, name))
+
+    def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
+        return self._store.write(lambda session: scheduling.pause(session, name, paused, now))
+
+    def _remove_schedule(self, name: str) -> bool:
+        return self._store.write(lambda session: scheduling.remove(session, name))
+
+    def _advance_schedule(
+        self,
+        name: str,
+        expected: datetime | None,
+        next_run_at: datetime | None,
+        last_run_at: datetime | None,
+        last_job_id: str | None,
+        now: datetime,
+    ) -> bool:
+        return self._store.write(
+            lambda session: scheduling.advance(session, name, expected, next_run_at, last_run_at, last_job_id, now)
+        )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.pq import Conninfo
 
-from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidURL
 from taskharbor.core.intake import Batch
 from taskharbor.core.limits import Limits
@@ -25,6 +25,7 @@ from taskharbor.core.model import (
     Page,
     QueueSettings,
     Recovery,
+    Schedule,
     Settlement,
     Status,
     Worker,
@@ -35,7 +36,9 @@ from taskharbor.drivers.postgres import schema
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.fleet import Fleet
 from taskharbor.drivers.postgres.inspection import Inspection
+from taskharbor.drivers.postgres.listening import PostgresListener
 from taskharbor.drivers.postgres.queueing import Queueing
+from taskharbor.drivers.postgres.scheduling import Scheduling
 from taskharbor.drivers.postgres.session import CONNECT_TIMEOUT_S, Session, store_time
 from taskharbor.drivers.sqlfiles import Statements
 
@@ -58,6 +61,7 @@ class PostgresDriver(BaseDriver):
         self._queueing = Queueing(self._session, self.limits)
         self._inspection = Inspection(self._session, self._queueing)
         self._fleet = Fleet(self._session, self._queueing)
+        self._scheduling = Scheduling(self._session)
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
         if connection is None and isinstance(jobs, list | tuple):
@@ -76,6 +80,10 @@ class PostgresDriver(BaseDriver):
 
     def _measure_clock(self) -> datetime:
         return self._session.transact(store_time)
+
+    def _listen(self, queues: tuple[str, ...]) -> Listener:
+        self._enqueueing.somebody_listens()
+        return PostgresListener(self._session.connect_alone, f"{self._prefix}jobs", queues)
 
     def _close(self) -> None:
         self._session.close()
@@ -174,6 +182,32 @@ class PostgresDriver(BaseDriver):
 
     def _prune(self, before: datetime, limit: int) -> int:
         return self._fleet.prune(before, limit)
+
+    def _put_schedule(self, schedule: Schedule) -> Schedule:
+        return self._scheduling.put(schedule)
+
+    def _schedules(self) -> Sequence[Schedule]:
+        return self._scheduling.schedules()
+
+    def _get_schedule(self, name: str) -> Schedule:
+        return self._scheduling.get(name)
+
+    def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
+        return self._scheduling.pause(name, paused, now)
+
+    def _remove_schedule(self, name: str) -> bool:
+        return self._scheduling.remove(name)
+
+    def _advance_schedule(
+        self,
+        name: str,
+        expected: datetime | None,
+        next_run_at: datetime | None,
+        last_run_at: datetime | None,
+        last_job_id: str | None,
+        now: datetime,
+    ) -> bool:
+        return self._scheduling.advance(name, expected, next_run_at, last_run_at, last_job_id, now)
 
 
 def _are_plain(jobs: Sequence[NewJob]) -> bool:

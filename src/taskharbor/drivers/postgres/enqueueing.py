@@ -16,7 +16,7 @@ from taskharbor.core.ids import new_ids
 from taskharbor.core.intake import Admitted, Batch, admit, check_duplicate, id_taken, plain_shape
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob
-from taskharbor.drivers.joining import Joiner, StoreMark, enqueue_steps, same_store
+from taskharbor.drivers.joining import Joiner, Query, Steps, StoreMark, enqueue_steps, same_store
 from taskharbor.drivers.postgres.copying import COLUMNS, HEADER, TRAILER, job_rows, plain_rows
 from taskharbor.drivers.postgres.errors import translated_for_caller
 from taskharbor.drivers.postgres.session import Row, Session
@@ -90,13 +90,22 @@ class Enqueueing:
         self._mark.know()
         with translated_for_caller():
             self._joiner.run(connection, same_store(self._mark))
-            return self._joiner.run(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
+            return self._joiner.run(connection, self._steps(batch))
 
     async def ajoin(self, connection: Any, batch: Batch) -> Answers:
         self._mark.know()
         with translated_for_caller():
             await self._joiner.arun(connection, same_store(self._mark))
-            return await self._joiner.arun(connection, enqueue_steps(batch, _params, _params, id_check="id_is_known"))
+            return await self._joiner.arun(connection, self._steps(batch))
+
+    def _steps(self, batch: Batch) -> Steps:
+        """Enqueue in the caller's transaction. The hint goes out when it commits, like the jobs."""
+        answers = yield from enqueue_steps(batch, _params, _params, id_check="id_is_known")
+        kept = {answer.id for answer in answers if not answer.existed}
+        queues = sorted({job.queue for job in batch.fresh if job.id in kept})
+        if queues:
+            yield Query("notify", {"channel": self._channel, "queues": queues})
+        return answers
 
     def _enqueue_one(self, batch: Batch) -> Answers:
         job = batch.fresh[0]

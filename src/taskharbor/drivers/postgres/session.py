@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import Connection, RawCursor
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -25,6 +26,7 @@ T = TypeVar("T")
 OLDEST_SERVER: Final = 140_000
 TRIES: Final = 5
 CONNECT_TIMEOUT_S: Final = 10
+_KEEP_ALIVE: Final = {"keepalives_idle": "20", "keepalives_interval": "5", "keepalives_count": "3"}
 
 
 class Session:
@@ -126,6 +128,23 @@ class Session:
         with translated(), psycopg.connect(self._url) as connection:
             _configure(connection)
             yield connection
+
+    def connect_alone(self) -> Connection[Row] | None:
+        """A connection outside the pool that its taker keeps and closes: for listening. None where notifications do
+        not arrive, because the server's end is shared with others."""
+        with translated():
+            # The server may go away without a word, and nobody ever writes to this connection.
+            target = make_conninfo("", **{**_KEEP_ALIVE, **conninfo_to_dict(self._url)})
+            connection = psycopg.connect(target, autocommit=True, prepare_threshold=None)
+        try:
+            row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if row is None or row[0] != connection.info.backend_pid:
+            connection.close()
+            return None
+        return connection
 
     def close(self) -> None:
         with self._lock:

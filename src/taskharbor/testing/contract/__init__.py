@@ -17,11 +17,13 @@ from taskharbor.testing.contract.input import InputContract
 from taskharbor.testing.contract.inspection import InspectionContract
 from taskharbor.testing.contract.leadership import LeadershipContract
 from taskharbor.testing.contract.leases import LeaseContract
+from taskharbor.testing.contract.listening import ListeningContract
 from taskharbor.testing.contract.ordering import OrderingContract
 from taskharbor.testing.contract.queues import QueueContract
 from taskharbor.testing.contract.reclaim import ReclaimContract
 from taskharbor.testing.contract.recovery import RecoveryContract
 from taskharbor.testing.contract.repeats import RepeatContract
+from taskharbor.testing.contract.schedules import ScheduleContract
 from taskharbor.testing.contract.settling import SettlingContract
 from taskharbor.testing.contract.workers import WorkerContract
 
@@ -47,6 +49,8 @@ class DriverContract(
     WorkerContract,
     LeadershipContract,
     RecoveryContract,
+    ScheduleContract,
+    ListeningContract,
     InputContract,
     ClosingContract,
     ConcurrencyContract,

@@ -10,7 +10,7 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed
-from taskharbor.core.model import Extension, RetryUpdate, Settlement, Worker
+from taskharbor.core.model import Extension, RetryUpdate, Schedule, Settlement, Worker
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.times import NOON
 
@@ -28,6 +28,7 @@ OPERATIONS: dict[str, Callable[[Driver], Any]] = {
     "settle": lambda driver: driver.settle([Settlement.ack("a", "b")], now=NOON),
     "settle nothing": lambda driver: driver.settle([], now=NOON),
     "settle_and_reserve": lambda driver: driver.settle_and_reserve([], "default", now=NOON),
+    "listen": lambda driver: driver.listen("default"),
     "now": lambda driver: driver.now(),
     "migrate": lambda driver: driver.migrate(),
     "get": lambda driver: driver.get("a"),
@@ -49,6 +50,12 @@ OPERATIONS: dict[str, Callable[[Driver], Any]] = {
     "leaders": lambda driver: driver.leaders(),
     "recover": lambda driver: driver.recover(NOON),
     "prune": lambda driver: driver.prune(NOON),
+    "put_schedule": lambda driver: driver.put_schedule(Schedule("s", "@daily", "t"), now=NOON),
+    "schedules": lambda driver: driver.schedules(),
+    "get_schedule": lambda driver: driver.get_schedule("s"),
+    "pause_schedule": lambda driver: driver.pause_schedule("s", paused=True, now=NOON),
+    "remove_schedule": lambda driver: driver.remove_schedule("s"),
+    "advance_schedule": lambda driver: driver.advance_schedule("s", expected=None, next_run_at=None, now=NOON),
 }
 
 

@@ -15,6 +15,7 @@ from taskharbor.core.errors import (
     InvalidTime,
     JobNotInflight,
     PayloadTooLarge,
+    ScheduleNotFound,
 )
 from taskharbor.core.model import Settlement, Status
 from taskharbor.testing.contract.mistakes import (
@@ -26,6 +27,8 @@ from taskharbor.testing.contract.mistakes import (
     UNSTORABLE,
     WRONG_CALLS,
     WRONG_JOBS,
+    WRONG_SCHEDULES,
+    put_schedule,
 )
 from taskharbor.testing.helpers import add, everything, leased_job, new_job, take_ids
 from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
@@ -107,6 +110,7 @@ class InputContract:
             with pytest.raises(InvalidInput):
                 TEXTS[place](driver, text)
         assert (everything(driver), list(driver.queues()), list(driver.workers())) == ({}, [], [])
+        assert list(driver.schedules()) == []
 
     @pytest.mark.parametrize("place", sorted(LOOKUPS))
     def test_text_that_no_store_can_keep_finds_nothing_and_breaks_nothing(self, driver: Driver, place: str) -> None:
@@ -115,7 +119,7 @@ class InputContract:
             # Refused or not found, both are fine, as long as it is an error of ours and nothing is touched.
             try:
                 answer = LOOKUPS[place](driver, text)
-            except (InvalidInput, JobNotInflight):
+            except (InvalidInput, JobNotInflight, ScheduleNotFound):
                 continue
             assert not getattr(answer, "jobs", answer)
         assert everything(driver) == {"a": job}
@@ -129,6 +133,13 @@ class InputContract:
         assert take_ids(driver, odd) == [odd]
 
     # --- Everything else ---------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("mistake", sorted(WRONG_SCHEDULES))
+    def test_a_schedule_that_cannot_be_kept_as_described_is_refused(self, driver: Driver, mistake: str) -> None:
+        kept = put_schedule(driver)
+        with pytest.raises(InvalidInput):
+            put_schedule(driver, **WRONG_SCHEDULES[mistake])
+        assert list(driver.schedules()) == [kept]
 
     @pytest.mark.parametrize("mistake", sorted(WRONG_JOBS))
     def test_a_job_that_cannot_be_kept_as_described_is_refused_with_its_whole_batch(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.limits import MAX_BATCH, MAX_ID, MAX_KEY, MAX_META_BYTES, MAX_NAME, MAX_TENANT
-from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Settlement, Worker
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement, Worker
 from taskharbor.testing.helpers import add, new_job
 from taskharbor.testing.times import NOON
 
@@ -19,6 +19,15 @@ FAR_OFF: Final = [
     datetime(1969, 12, 31, tzinfo=UTC),
 ]
 UNSTORABLE: Final = ["a\x00b", "\x00", "a\ud800", "\udfff"]
+
+
+def new_schedule(**fields: Any) -> Schedule:
+    return Schedule(**{"name": "s", "spec": "@daily", "type": "t", **fields})
+
+
+def put_schedule(driver: Driver, **fields: Any) -> Schedule:
+    return driver.put_schedule(new_schedule(**fields), now=NOON)
+
 
 TIMED: Final[dict[str, Callable[[Driver, datetime], Any]]] = {
     "enqueue": lambda driver, moment: driver.enqueue([new_job()], moment),
@@ -41,6 +50,18 @@ TIMED: Final[dict[str, Callable[[Driver, datetime], Any]]] = {
     "elect": lambda driver, moment: driver.elect("leader", "ann", moment),
     "recover": lambda driver, moment: driver.recover(moment),
     "prune": lambda driver, moment: driver.prune(moment),
+    "put_schedule": lambda driver, moment: driver.put_schedule(new_schedule(), now=moment),
+    "schedule.next_run_at": lambda driver, moment: put_schedule(driver, next_run_at=moment),
+    "schedule.last_run_at": lambda driver, moment: put_schedule(driver, last_run_at=moment),
+    "pause_schedule": lambda driver, moment: driver.pause_schedule("s", paused=True, now=moment),
+    "advance_schedule": lambda driver, moment: driver.advance_schedule(
+        "s", expected=None, next_run_at=None, now=moment
+    ),
+    "advance.expected": lambda driver, moment: driver.advance_schedule("s", expected=moment, next_run_at=None),
+    "advance.next_run_at": lambda driver, moment: driver.advance_schedule("s", expected=None, next_run_at=moment),
+    "advance.last_run_at": lambda driver, moment: driver.advance_schedule(
+        "s", expected=None, next_run_at=None, last_run_at=moment
+    ),
 }
 """Everything that takes a time, called with this one."""
 
@@ -149,8 +170,53 @@ WRONG_CALLS: Final[dict[str, Callable[[Driver], Any]]] = {
     "heartbeat of None": lambda driver: driver.heartbeat(None, now=NOON),  # type: ignore[arg-type]
     "heartbeat with a list as meta": lambda driver: driver.heartbeat(Worker("w", meta=["a"]), now=NOON),  # type: ignore[arg-type]
     "ack with a result that is no bytes": lambda driver: driver.ack("a", "b", now=NOON, result="{}"),  # type: ignore[arg-type]
+    "listen to an empty name": lambda driver: driver.listen(""),
+    "listen to None": lambda driver: driver.listen(None),  # type: ignore[arg-type]
+    "put None as a schedule": lambda driver: driver.put_schedule(None, now=NOON),  # type: ignore[arg-type]
+    "put a job as a schedule": lambda driver: driver.put_schedule(new_job(), now=NOON),  # type: ignore[arg-type]
+    "get a schedule by a number": lambda driver: driver.get_schedule(7),  # type: ignore[arg-type]
+    "remove a schedule by None": lambda driver: driver.remove_schedule(None),  # type: ignore[arg-type]
+    "pause a schedule a little": lambda driver: driver.pause_schedule("s", paused=1, now=NOON),  # type: ignore[arg-type]
+    "advance to an empty job id": lambda driver: driver.advance_schedule(
+        "s", expected=None, next_run_at=None, last_job_id=""
+    ),
+    "advance to a long job id": lambda driver: driver.advance_schedule(
+        "s", expected=None, next_run_at=None, last_job_id="i" * (MAX_ID + 1)
+    ),
 }
 """Calls that make no sense."""
+
+WRONG_SCHEDULES: Final[dict[str, dict[str, Any]]] = {
+    "empty name": {"name": ""},
+    "long name": {"name": "n" * (MAX_NAME + 1)},
+    "name as None": {"name": None},
+    "empty spec": {"spec": ""},
+    "long spec": {"spec": "*" * (MAX_NAME + 1)},
+    "spec as a number": {"spec": 5},
+    "empty timezone": {"timezone": ""},
+    "long timezone": {"timezone": "z" * (MAX_NAME + 1)},
+    "timezone as None": {"timezone": None},
+    "empty type": {"type": ""},
+    "long type": {"type": "t" * (MAX_NAME + 1)},
+    "empty queue": {"queue": ""},
+    "long tenant": {"tenant_id": "t" * (MAX_TENANT + 1)},
+    "payload as text": {"payload": "{}"},
+    "priority as bool": {"priority": True},
+    "huge priority": {"priority": 2**31},
+    "negative max_attempts": {"max_attempts": -1},
+    "negative timeout": {"timeout": -1},
+    "timeout as text": {"timeout": "soon"},
+    "meta as a list": {"meta": ["a"]},
+    "large meta": {"meta": {"a": "b" * MAX_META_BYTES}},
+    "unknown overlap": {"overlap": "queue"},
+    "overlap as None": {"overlap": None},
+    "paused as text": {"paused": "yes"},
+    "next_run_at as text": {"next_run_at": "tomorrow"},
+    "last_run_at as a number": {"last_run_at": 7},
+    "empty last_job_id": {"last_job_id": ""},
+    "long last_job_id": {"last_job_id": "i" * (MAX_ID + 1)},
+}
+"""Schedules that no store takes, by what is wrong with them."""
 
 TEXTS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "type": lambda driver, text: add(driver, type=text),
@@ -168,6 +234,13 @@ TEXTS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "hostname": lambda driver, text: driver.heartbeat(Worker("w", hostname=text), now=NOON),
     "leader": lambda driver, text: driver.elect(text, "ann", NOON),
     "holder": lambda driver, text: driver.elect("leader", text, NOON),
+    "schedule": lambda driver, text: put_schedule(driver, name=text),
+    "schedule spec": lambda driver, text: put_schedule(driver, spec=text),
+    "schedule timezone": lambda driver, text: put_schedule(driver, timezone=text),
+    "schedule type": lambda driver, text: put_schedule(driver, type=text),
+    "schedule meta": lambda driver, text: put_schedule(driver, meta={"a": text}),
+    "schedule last job": lambda driver, text: put_schedule(driver, last_job_id=text),
+    "listen": lambda driver, text: driver.listen(text),
 }
 """Everything that would store this text."""
 
@@ -185,5 +258,9 @@ LOOKUPS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "extend": lambda driver, text: driver.extend_lease(text, "token", now=NOON),
     "deregister": lambda driver, text: driver.deregister(text),
     "resign": lambda driver, text: driver.resign(text, "ann", 1),
+    "get_schedule": lambda driver, text: driver.get_schedule(text),
+    "pause_schedule": lambda driver, text: driver.pause_schedule(text, paused=True, now=NOON),
+    "remove_schedule": lambda driver, text: driver.remove_schedule(text),
+    "advance_schedule": lambda driver, text: driver.advance_schedule(text, expected=None, next_run_at=None, now=NOON),
 }
 """Everything that looks for this text and stores nothing."""

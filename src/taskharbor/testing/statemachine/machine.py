@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict
-from taskharbor.core.model import Extension, Job, JobFilter, Progress, Settlement, Worker
+from taskharbor.core.model import Extension, Job, JobFilter, Progress, Schedule, Settlement, Worker
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing.statemachine import strategies as draw
 from taskharbor.testing.statemachine.pair import Pair, Side
@@ -258,6 +258,41 @@ class DriverComparison(RuleBasedStateMachine):
         self.pair.same_feed()
         self.pair.same(lambda side: side.driver.prune(self.now - ago))
 
+    # --- Schedules -----------------------------------------------------------------------------------------
+
+    @rule(drawn=draw.schedules, next_in=draw.ahead(None, 0, 60))
+    def put_schedule(self, drawn: Schedule, next_in: timedelta | None) -> None:
+        given = replace(drawn, next_run_at=None if next_in is None else self.now + next_in)
+        self.pair.same(lambda side: side.driver.put_schedule(given, now=self.now))
+
+    @rule(
+        name=draw.schedule_names,
+        known=st.sampled_from([True, True, True, False]),
+        next_in=draw.ahead(None, 0, 60),
+        last=st.sampled_from([None, "job-1"]),
+    )
+    def advance_schedule(self, name: str, known: bool, next_in: timedelta | None, last: str | None) -> None:
+        kept = {schedule.name: schedule for schedule in self.pair.memory.driver.schedules()}
+        expected = kept[name].next_run_at if known and name in kept else self.now
+        self.pair.same(
+            lambda side: side.driver.advance_schedule(
+                name,
+                expected=expected,
+                next_run_at=None if next_in is None else self.now + next_in,
+                last_run_at=self.now if last else None,
+                last_job_id=last,
+                now=self.now,
+            )
+        )
+
+    @rule(name=draw.schedule_names, change=st.sampled_from(["pause", "pause", "resume", "remove"]))
+    def change_schedule(self, name: str, change: str) -> None:
+        if change == "remove":
+            self.pair.same(lambda side: side.driver.remove_schedule(name))
+        else:
+            self.pair.same(lambda side: side.driver.pause_schedule(name, paused=change == "pause", now=self.now))
+        self.pair.same(lambda side: side.driver.get_schedule(name))
+
     # --- Inspection ----------------------------------------------------------------------------------------
 
     @rule(pick=draw.picks)
@@ -292,6 +327,7 @@ class DriverComparison(RuleBasedStateMachine):
         self.pair.same(lambda side: side.driver.queues())
         self.pair.same(lambda side: side.driver.workers())
         self.pair.same(lambda side: side.driver.leaders())
+        self.pair.same(lambda side: side.driver.schedules())
 
     def one_job_is_the_same(self, id: str) -> None:
         self.pair.same(lambda side: side.driver.get(side.own(id)))

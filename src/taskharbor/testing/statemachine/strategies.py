@@ -8,7 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from taskharbor.core.model import JobFilter, NewJob, Progress, RetryUpdate, Settlement, Status
+from taskharbor.core.model import JobFilter, NewJob, Progress, RetryUpdate, Schedule, Settlement, Status
 
 QUEUES: Final = ("default", "mail", "Mail")
 TYPES: Final = ("a", "b")
@@ -140,6 +140,23 @@ good_settle_draws = _settles(st.just(""))
 
 progresses = st.none() | st.builds(
     Progress, done=st.sampled_from([0, 1.5]), total=st.sampled_from([None, 3]), note=st.sampled_from(["", "half"])
+)
+
+schedule_names = st.sampled_from(["s", "S"])
+schedules = st.builds(
+    Schedule,
+    name=schedule_names,
+    spec=st.sampled_from(["@daily", "@daily", "@Daily"]),
+    type=st.sampled_from(TYPES),
+    payload=st.sampled_from([b"", b"\x00\xff"]),
+    timezone=st.sampled_from(["UTC", "UTC", "Europe/Paris"]),
+    queue=queues,
+    priority=st.sampled_from([0, 5]),
+    max_attempts=st.sampled_from([None, 3]),
+    timeout=st.sampled_from([None, 1.5]),
+    meta=st.sampled_from([{}, {"trace": "é"}]),
+    overlap=st.sampled_from(["skip", "allow"]),
+    paused=st.booleans(),
 )
 
 filters = st.builds(

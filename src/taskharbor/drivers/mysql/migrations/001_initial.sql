@@ -151,6 +151,27 @@ CREATE TABLE IF NOT EXISTS th_queues (
   paused BOOLEAN NOT NULL DEFAULT FALSE
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */;
 
+-- A schedule enqueues jobs like this one again and again. next_run_at says when it does so next; NULL is never.
+CREATE TABLE IF NOT EXISTS th_schedules (
+  name          VARCHAR(255) NOT NULL PRIMARY KEY,
+  spec          VARCHAR(255) NOT NULL,
+  timezone      VARCHAR(255) NOT NULL,
+  type          VARCHAR(255) NOT NULL,
+  payload       LONGBLOB NOT NULL,
+  queue         VARCHAR(255) NOT NULL,
+  tenant_id     VARCHAR(64) NOT NULL,
+  priority      INT NOT NULL,
+  max_attempts  INT NULL,
+  timeout_nanos BIGINT NOT NULL,
+  meta          TEXT NULL,
+  overlap       VARCHAR(16) NOT NULL,
+  paused        BOOLEAN NOT NULL DEFAULT FALSE,
+  next_run_at   DATETIME(6) NULL,
+  last_run_at   DATETIME(6) NULL,
+  last_job_id   VARCHAR(64) NULL,
+  updated_at    DATETIME(6) NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */;
+
 CREATE TABLE IF NOT EXISTS th_meta (
   name  VARCHAR(64) NOT NULL PRIMARY KEY,
   value TEXT NOT NULL

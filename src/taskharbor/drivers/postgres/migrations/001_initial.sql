@@ -139,6 +139,27 @@ CREATE TABLE th_queues (
   paused BOOLEAN NOT NULL DEFAULT FALSE
 );
 
+-- A schedule enqueues jobs like this one again and again. next_run_at says when it does so next; NULL is never.
+CREATE TABLE th_schedules (
+  name          TEXT COLLATE "C" PRIMARY KEY,
+  spec          TEXT COLLATE "C" NOT NULL,
+  timezone      TEXT COLLATE "C" NOT NULL,
+  type          TEXT COLLATE "C" NOT NULL,
+  payload       BYTEA NOT NULL,
+  queue         TEXT COLLATE "C" NOT NULL,
+  tenant_id     TEXT COLLATE "C" NOT NULL,
+  priority      INT NOT NULL,
+  max_attempts  INT NULL,
+  timeout_nanos BIGINT NOT NULL,
+  meta          TEXT NULL,
+  overlap       TEXT COLLATE "C" NOT NULL,
+  paused        BOOLEAN NOT NULL DEFAULT FALSE,
+  next_run_at   TIMESTAMPTZ NULL,
+  last_run_at   TIMESTAMPTZ NULL,
+  last_job_id   TEXT COLLATE "C" NULL,
+  updated_at    TIMESTAMPTZ NOT NULL
+);
+
 CREATE TABLE th_meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL

@@ -130,6 +130,27 @@ CREATE TABLE th_queues (
   paused INTEGER NOT NULL DEFAULT 0
 );
 
+-- A schedule enqueues jobs like this one again and again. next_run_at says when it does so next; NULL is never.
+CREATE TABLE th_schedules (
+  name          TEXT    NOT NULL PRIMARY KEY,
+  spec          TEXT    NOT NULL,
+  timezone      TEXT    NOT NULL,
+  type          TEXT    NOT NULL,
+  payload       BLOB    NOT NULL,
+  queue         TEXT    NOT NULL,
+  tenant_id     TEXT    NOT NULL,
+  priority      INTEGER NOT NULL,
+  max_attempts  INTEGER NULL,
+  timeout_nanos INTEGER NOT NULL,
+  meta          TEXT    NULL,
+  overlap       TEXT    NOT NULL,
+  paused        INTEGER NOT NULL DEFAULT 0,
+  next_run_at   INTEGER NULL,
+  last_run_at   INTEGER NULL,
+  last_job_id   TEXT    NULL,
+  updated_at    INTEGER NOT NULL
+);
+
 CREATE TABLE th_meta (
   key   TEXT NOT NULL PRIMARY KEY,
   value TEXT NOT NULL

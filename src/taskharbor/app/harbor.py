@@ -1,0 +1,363 @@
+"""The application object: tasks are defined on it, jobs are enqueued, looked up and worked on through it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, overload
+
+from taskharbor.app import waiting
+from taskharbor.app.lookup import JobView, id_of
+from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
+from taskharbor.app.naming import job_of, task_name
+from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.periodic import schedule_of
+from taskharbor.app.store import Store
+from taskharbor.app.task import Pool, Task
+from taskharbor.core.clock import utc_now
+from taskharbor.core.codec import Codec, JsonCodec
+from taskharbor.core.contract import Answers, Driver, Duration
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.intake import admit
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, JobFilter, NewJob, Status
+from taskharbor.core.retry import Backoff
+
+if TYPE_CHECKING:
+    from taskharbor.core.model import Schedule
+    from taskharbor.worker.runtime import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_URL: Final = "sqlite:///taskharbor.db"
+JobLike = str | Enqueued | JobView
+TaskLike = str | Task[Any, Any]
+
+
+class Harbor:
+    """One store, and the tasks of one application.
+
+    `url` is that of TASKHARBOR_URL when it is left out, else `sqlite:///taskharbor.db`. The store is opened when it
+    is first needed. `migrate` says whether its tables are made then: by default those of stores in files and in
+    memory are, and those of servers are not (`taskharbor migrate` does it). The other arguments are what tasks have
+    that say nothing else: `retry` the policy for failed attempts, `codec` how payloads become bytes.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        tenant: str = DEFAULT_TENANT,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        retry: Backoff | None = None,
+        codec: Codec | None = None,
+        migrate: bool | None = None,
+        limits: Limits | None = None,
+        driver: Driver | None = None,
+    ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise InvalidInput(
+                f"Harbor takes the URL of a store, got {type(url).__name__}: Harbor('sqlite:///jobs.db')"
+            )
+        self.url = url or os.environ.get("TASKHARBOR_URL") or DEFAULT_URL
+        self.codec: Codec = codec or JsonCodec()
+        if retry is not None and not isinstance(retry, Backoff):
+            raise InvalidInput(f"retry takes a Backoff, for example Backoff(base=1), got {retry!r}")
+        self.backoff = retry or Backoff()
+        """The policy for failed attempts of tasks that have none of their own."""
+        self._terms = Terms({"queue": queue, "tenant_id": tenant, "max_attempts": max_attempts, "timeout": timeout})
+        _check_terms("harbor", self._terms)
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._schedules: dict[str, Schedule] = {}
+        self._scheduled: dict[str, Task[Any, Any]] = {}
+        self.tasks: Mapping[str, Task[Any, Any]] = MappingProxyType(self._tasks)
+        self.schedules: Mapping[str, Schedule] = MappingProxyType(self._schedules)
+        self._store = Store(self.url, driver, limits, migrate)
+
+    # --- Defining tasks --------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,
+        retry: Backoff | None = None,
+        unique: Sequence[str] = ("tenant", "type"),
+        tenant: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        pool: Pool | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Backoff | None = None,
+        pool: Pool | None = None,
+        **options: Any,
+    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+        """Make a task of a function, synchronous or not: `@harbor.task`, or `@harbor.task(queue="mail", …)`.
+
+        `name` is what jobs know it by, the function's own name unless given: keep it when the function is renamed,
+        or the jobs that wait lose their handler. `pool="process"` runs it in another process, for work that keeps a
+        core busy. `timeout` is in seconds or a timedelta. `unique` names the fields that, with the tenant, make up
+        the scope of a `key`.
+        """
+        if function is None:
+            return lambda decorated: self._define(decorated, name, retry, pool, options)
+        if isinstance(function, str):
+            raise InvalidInput(f"harbor.task takes options by name: harbor.task(name={function!r})")
+        return self._define(function, name, retry, pool, options)
+
+    def _define(
+        self,
+        function: Callable[P, R],
+        name: str | None,
+        retry: Backoff | None,
+        pool: Pool | None,
+        options: Mapping[str, Any],
+    ) -> Task[P, R]:
+        if isinstance(function, Task):
+            if name is None and retry is None and pool is None and not options and function._harbor is self:
+                return function
+            raise InvalidInput(
+                f"{function.name} is a task already: give the options once, and put @harbor.periodic above @harbor.task"
+            )
+        given = {key: value for key, value in options.items() if value is not None}
+        task = Task(self, function, self._terms.with_options(given), name=name, retry=retry, pool=pool)
+        _check_terms(task.name, task._terms)
+        known = self._tasks.get(task.name)
+        if known is not None and not known._is_again(function):
+            raise InvalidInput(
+                f"there is a task {task.name!r} already, {_whose(known.function)}: give {_whose(function)} "
+                f"another name, @harbor.task(name='…')"
+            )
+        self._tasks[task.name] = task
+        return task
+
+    def periodic(
+        self,
+        spec: str,
+        *,
+        timezone: str = "UTC",
+        name: str | None = None,
+        overlap: str = "skip",
+        arguments: Mapping[str, Any] | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Have workers enqueue a task again and again: `@harbor.periodic("*/5 * * * *", timezone="Europe/Paris")`.
+
+        On a function, which becomes a task, or on a task. `spec` has five fields of cron, or six with seconds first,
+        or is `@every 10m`. Each tick makes one job however many workers there are; with `overlap="skip"` none while
+        the last one has not ended. A second schedule of one task needs a `name`.
+        """
+
+        def define(function: Callable[P, R]) -> Task[P, R]:
+            task: Task[P, R] = function if isinstance(function, Task) else self.task(function)
+            schedule = schedule_of(
+                task,
+                spec,
+                timezone=timezone,
+                name=name,
+                overlap=overlap,
+                arguments=arguments,
+                options=options,
+            )
+            known = self._scheduled.get(schedule.name)
+            # One that belongs to a task defined anew is that of the module before it was reloaded.
+            if known is not None and self._tasks.get(known.name) is known:
+                raise InvalidInput(f"there is a schedule {schedule.name!r} already: give this one another name=")
+            self._schedules[schedule.name] = schedule
+            self._scheduled[schedule.name] = task
+            return task
+
+        return define
+
+    # --- Enqueueing ------------------------------------------------------------------------------------------
+
+    def enqueue(self, task: TaskLike, payload: Any = None, /, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Enqueue by name; there need be no handler here. `payload` has the arguments by name.
+
+        If the task is defined here, they are checked and its options count. Bytes are stored as they are.
+        """
+        job, terms = job_of(self, task, payload, options)
+        return self.driver.enqueue((job,), connection=terms.connection)[0]
+
+    async def aenqueue(self, task: TaskLike, payload: Any = None, /, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """`enqueue` without holding up the event loop. The connection may be an asynchronous one."""
+        await self._aopen()
+        job, terms = job_of(self, task, payload, options)
+        return (await self._asend([job], terms.connection))[0]
+
+    def enqueue_many(self, jobs: Iterable[Any], /, **options: Unpack[EnqueueOptions]) -> EnqueuedMany:
+        """Enqueue jobs of any kind and any number, of which only some thousand are in memory at a time.
+
+        Each is a pair of task and arguments, `("email.send", {"to": …})`, or a mapping with `type`, `payload` and
+        options, or what `task.new_job(…)` gives. `options` count for those that say nothing themselves.
+
+        Each chunk of some thousand jobs is a transaction of its own: when one is refused or the store fails, the
+        chunks before it are stored and the rest is not. For all or nothing give `connection=…`, and everything is
+        part of that transaction.
+        """
+        return enqueue_chunks(self.driver, self._each(jobs, options), options.get("connection"))
+
+    async def aenqueue_many(self, jobs: Iterable[Any], /, **options: Unpack[EnqueueOptions]) -> EnqueuedMany:
+        """`enqueue_many` without holding up the event loop."""
+        await self._aopen()
+        answers = EnqueuedMany()
+        for chunk in chunks(self._each(jobs, options)):
+            answers.extend(await self._asend(chunk, options.get("connection")))
+        return answers
+
+    def _each(self, jobs: Iterable[Any], options: EnqueueOptions) -> Iterator[NewJob]:
+        for number, item in enumerate(jobs):
+            match item:
+                case NewJob():
+                    yield item
+                case (str() | Task() as task, payload):
+                    yield job_of(self, task, payload, options)[0]
+                case {"type": task, **rest}:
+                    payload = rest.pop("payload", None)
+                    if "connection" in rest:
+                        raise InvalidInput(f"item {number} has a connection of its own: give one to enqueue_many")
+                    yield job_of(self, task, payload, cast("EnqueueOptions", {**options, **rest}))[0]
+                case _:
+                    raise InvalidInput(
+                        f"item {number} is no job: give ('email.send', {{'to': …}}), or a mapping with type and "
+                        f"payload, or task.new_job(…), got {type(item).__name__}"
+                    )
+
+    # --- Looking after jobs ----------------------------------------------------------------------------------
+
+    def job(self, id: JobLike) -> JobView:
+        """The job as it is now: state, attempts with their errors, progress, result. JobNotFound if there is none."""
+        return JobView(self.driver.get(id_of(id)), self.driver, self.codec)
+
+    def wait(self, id: JobLike, timeout: float | None = None) -> Any:
+        """The result of the job, when it is done. JobFailed if it ends in any other way, TimeoutError if it has not
+        ended after `timeout` seconds."""
+        return waiting.wait(self.driver, self.codec, id_of(id), timeout)
+
+    async def await_result(self, id: JobLike, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as `wait` has it
+        """`wait` without holding up the event loop."""
+        return await waiting.await_result(await self._aopen(), self.codec, id_of(id), timeout)
+
+    def cancel(self, id: JobLike) -> Status:
+        """A job that waits is cancelled; the handler of one that runs is told through its context. Returns where the
+        job stands now. One that has ended stays as it is."""
+        return self.driver.cancel(id_of(id))
+
+    def retry(self, id: JobLike, *, reset_attempts: bool = False, delay: Duration | None = None) -> None:
+        """Send a job of the DLQ back to run once more; with `reset_attempts`, as often as a new one."""
+        chosen = JobFilter(ids=[id_of(id)])
+        run_at = self._terms.with_options({"delay": delay}).new_job("retry", b"", self.now).run_at
+        if not self.driver.redrive(chosen, run_at=run_at, reset_attempts=reset_attempts):
+            view = self.job(id)
+            raise InvalidInput(
+                f"job {view.id} is {view.state}, and only jobs in the DLQ can be retried"
+                + (": enqueue it again" if view.finished else ": it will run by itself")
+            )
+
+    def redrive(
+        self,
+        *,
+        queue: str | None = None,
+        type: TaskLike | None = None,
+        tenant: str | None = None,
+        error: str | None = None,
+        code: str | None = None,
+        limit: int | None = None,
+        rate: float | None = None,
+        run_at: datetime | None = None,
+        reset_attempts: bool = False,
+        clone: bool = False,
+    ) -> Sequence[str]:
+        """Send the jobs of the DLQ that match back to run, oldest first, and return their ids.
+
+        `error` is text that their error contains; `rate` (jobs a second) spreads them over time.
+        """
+        kind = None if type is None else task_name(type)
+        chosen = JobFilter(queue=queue, type=kind, tenant_id=tenant, error=error, code=code)
+        return self.driver.redrive(
+            chosen, limit=limit, rate=rate, run_at=run_at, reset_attempts=reset_attempts, clone=clone
+        )
+
+    # --- The store and the workers ---------------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Driver:
+        """The store, opened when it is first asked for."""
+        return self._store.driver()
+
+    def now(self) -> datetime:
+        """The store's clock."""
+        return self._store.driver().now()
+
+    def worker(self, queues: Any = None, **options: Any) -> Worker:
+        """A worker for the tasks of this harbor: `.run()` until it is told to stop, `.drain()` until nothing is left.
+
+        `queues` is a name, a list, or a mapping of names to how many jobs of each may run at once.
+        """
+        from taskharbor.worker.runtime import Worker
+
+        return Worker(self, queues, **options)
+
+    def close(self) -> None:
+        """Give back the store's resources. Closing twice is fine."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        from taskharbor.drivers.opening import redacted
+
+        return f"Harbor({redacted(self.url)!r})"
+
+    async def _aopen(self) -> Driver:
+        import asyncio
+
+        return self.driver if self._store.is_open else await asyncio.to_thread(self._store.driver)
+
+    async def _asend(self, jobs: Sequence[NewJob], connection: Any) -> Answers:
+        import asyncio
+
+        if connection is None:
+            return await asyncio.to_thread(self.driver.enqueue, jobs)
+        join: Callable[..., Any] | None = getattr(self.driver, "aenqueue", None)
+        if join is None:
+            raise InvalidInput(f"{type(self.driver).__name__} takes no asynchronous connections")
+        answers: Answers = await join(jobs, connection=connection)
+        return answers
+
+
+def _check_terms(whose: str, terms: Terms) -> None:
+    """Refuse options where they are written, not where they are first used."""
+    try:
+        admit([NewJob("check", b"", **{**terms.fields, "idempotency_key": "check"})], utc_now(), Limits())
+    except InvalidInput as error:
+        raise type(error)(f"{whose}: {error}") from None
+
+
+def _whose(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"

@@ -1,0 +1,44 @@
+"""Jobs by the name of their task, whether or not its function is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.task import Task
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.model import NewJob
+
+if TYPE_CHECKING:
+    from taskharbor.app.harbor import Harbor
+
+
+def task_name(task: str | Task[Any, Any]) -> str:
+    if isinstance(task, Task):
+        return task.name
+    if isinstance(task, str):
+        return task
+    raise InvalidInput(f"a task is given by its name or as it is, got {type(task).__name__}")
+
+
+def job_of(harbor: Harbor, task: str | Task[Any, Any], payload: Any, options: EnqueueOptions) -> tuple[NewJob, Terms]:
+    """The job that `harbor.enqueue` means, checked as far as its task is known here."""
+    name = task_name(task)
+    known = task if isinstance(task, Task) else harbor.tasks.get(name)
+    terms = (harbor._terms if known is None else known._terms).with_options(options)
+    return terms.new_job(name, _payload(harbor, known, payload), harbor.now), terms
+
+
+def _payload(harbor: Harbor, task: Task[Any, Any] | None, payload: Any) -> bytes:
+    if isinstance(payload, bytes):
+        if task is not None:
+            task.arguments(payload)
+        return payload
+    if task is None:
+        return harbor.codec.encode({} if payload is None else payload)
+    if payload is not None and not isinstance(payload, Mapping):
+        raise InvalidInput(
+            f"{task.name}: its arguments are given by name, {{'name': value}}, got {type(payload).__name__}"
+        )
+    return task._payload((), payload or {})

@@ -1,0 +1,92 @@
+"""How a job is enqueued, beside its arguments. What is said nearest to the call counts: `using`, then the task,
+then the harbor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, TypedDict
+
+from taskharbor.core.contract import Duration
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.limits import check_duration
+from taskharbor.core.model import NewJob
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What `using(…)` and `harbor.enqueue(…)` take."""
+
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: Duration | None
+    """From now by the store's clock: seconds, or a timedelta."""
+    expires_at: datetime | None
+    expires_in: Duration | None
+    """Like `expires_at`, from now by the store's clock."""
+    tenant: str
+    key: str | None
+    """The idempotency key: the same key again gives the same job back."""
+    unique: tuple[str, ...]
+    key_ttl: Duration | None
+    on_duplicate: str
+    meta: Mapping[str, str] | None
+    max_attempts: int | None
+    max_retries: int | None
+    """Another name for `max_attempts`."""
+    timeout: Duration | None
+    id: str | None
+    connection: Any
+    """The caller's own transaction: the job exists exactly if that is committed."""
+
+
+_FIELDS: Final = {"tenant": "tenant_id", "key": "idempotency_key", "max_retries": "max_attempts"}
+_PAIRS: Final = (("run_at", "delay"), ("expires_at", "expires_in"), ("max_attempts", "max_retries"))
+_KNOWN: Final = EnqueueOptions.__optional_keys__
+_OURS: Final = ("delay", "expires_in", "connection")
+
+
+class Terms(NamedTuple):
+    """Options that have been put together: fields of the job, and what is known only when it is enqueued."""
+
+    fields: dict[str, Any]
+    delay: timedelta | None = None
+    expires_in: timedelta | None = None
+    connection: Any = None
+
+    def with_options(self, options: Mapping[str, Any]) -> Terms:
+        """These terms, with `options` in place of what they say about the same things."""
+        unknown = options.keys() - _KNOWN
+        if unknown:
+            raise InvalidInput(f"unknown option {min(unknown)!r}: known are {', '.join(sorted(_KNOWN))}")
+        for first, second in _PAIRS:
+            if options.get(first) is not None and options.get(second) is not None:
+                raise InvalidInput(f"{first} and {second} say the same thing in two ways: give one of them")
+        fields = {**self.fields, **{_FIELDS.get(k, k): v for k, v in options.items() if k not in _OURS}}
+        delay, expires_in = self.delay, self.expires_in
+        if "run_at" in options:
+            delay = None
+        if options.get("delay") is not None:
+            delay = check_duration(options["delay"], "delay")
+            fields.pop("run_at", None)
+        elif "delay" in options:
+            delay = None
+        if "expires_at" in options:
+            expires_in = None
+        if options.get("expires_in") is not None:
+            expires_in = check_duration(options["expires_in"], "expires_in")
+            fields.pop("expires_at", None)
+        elif "expires_in" in options:
+            expires_in = None
+        return Terms(fields, delay, expires_in, options.get("connection", self.connection))
+
+    def new_job(self, type: str, payload: bytes, now: Callable[[], datetime]) -> NewJob:
+        if not self.delay and self.expires_in is None:
+            return NewJob(type, payload, **self.fields)
+        moment = now()
+        fields = dict(self.fields)
+        if self.delay:
+            fields["run_at"] = moment + self.delay
+        if self.expires_in is not None:
+            fields["expires_at"] = moment + self.expires_in
+        return NewJob(type, payload, **fields)

@@ -1,0 +1,58 @@
+"""What a handler returns, as bytes to store."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from taskharbor.core.codec import Codec
+from taskharbor.core.errors import InvalidPayload
+
+
+def encode_result(task: str, value: Any, codec: Codec) -> bytes | None:
+    """None stays None; JSON is written as it is; what is left is put into terms of JSON first."""
+    if value is None:
+        return None
+    try:
+        return codec.encode(value)
+    except InvalidPayload:
+        pass  # most results are JSON, so the others are found out by trying
+    try:
+        return codec.encode(_jsonable(value))
+    except (InvalidPayload, ValueError, RecursionError) as error:
+        raise InvalidPayload(
+            f"{task}: its result, a {type(value).__name__}, cannot be stored ({error}): "
+            "return JSON, or store it elsewhere and return a reference"
+        ) from None
+
+
+def _jsonable(value: Any) -> Any:
+    try:
+        from taskharbor.app.models import jsonable
+
+        return jsonable(value)
+    except ImportError:
+        return _by_own_rules(value)
+
+
+def _by_own_rules(value: Any) -> Any:
+    match value:
+        case Enum():
+            return _by_own_rules(value.value)
+        case datetime() | date():
+            return value.isoformat()
+        case UUID() | Decimal():
+            return str(value)
+        case Mapping():
+            return {key: _by_own_rules(item) for key, item in value.items()}
+        case list() | tuple() | AbstractSet():
+            return [_by_own_rules(item) for item in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: _by_own_rules(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value

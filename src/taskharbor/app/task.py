@@ -1,0 +1,255 @@
+"""A function that can be enqueued. It stays a function: calling it runs it here and now."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
+
+from taskharbor.app.binding import CONTEXT, Binding
+from taskharbor.app.errors import InvalidArguments
+from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
+from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.results import encode_result
+from taskharbor.core.errors import InvalidInput, InvalidPayload
+from taskharbor.core.limits import check_duration
+from taskharbor.core.model import Enqueued, NewJob
+from taskharbor.core.retry import Backoff
+
+if TYPE_CHECKING:
+    from taskharbor.app.harbor import Harbor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Pool = Literal["thread", "process", "async"]
+_POOLS = ("thread", "process", "async")
+
+
+class Enqueueing:
+    """What a task and `task.using(…)` have in common. Arguments are checked before anything is stored."""
+
+    _harbor: Harbor
+    _terms: Terms
+
+    def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+        raise NotImplementedError
+
+    def _type(self) -> str:
+        raise NotImplementedError
+
+    def new_job(self, /, *args: Any, **kwargs: Any) -> NewJob:
+        """The checked job, not enqueued yet: for `harbor.enqueue_many`, where jobs of many kinds go together."""
+        return self._terms.new_job(self._type(), self._payload(args, kwargs), self._harbor.now)
+
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """Store a job that calls the function with these arguments. It is there when this returns; with
+        `using(connection=…)`, it is there exactly if that transaction is committed."""
+        job = self.new_job(*args, **kwargs)
+        return self._harbor.driver.enqueue((job,), connection=self._terms.connection)[0]
+
+    def delay(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """Another name for `enqueue`. To have a job run later: `using(delay=60).enqueue(…)`."""
+        return self.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """`enqueue` without holding up the event loop. The connection may be an asynchronous one."""
+        await self._harbor._aopen()
+        answers = await self._harbor._asend([self.new_job(*args, **kwargs)], self._terms.connection)
+        return answers[0]
+
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> EnqueuedMany:
+        """One job for each item, which has the arguments by name. Any number of items, of which only some thousand
+        are in memory at a time.
+
+        Each chunk of some thousand jobs is a transaction of its own: when an item is refused or the store fails,
+        the chunks before it are stored and the rest is not. For all or nothing, give `using(connection=…)`, and
+        everything is part of that transaction.
+        """
+        return enqueue_chunks(self._harbor.driver, self._jobs(items), self._terms.connection)
+
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> EnqueuedMany:
+        """`enqueue_many` without holding up the event loop."""
+        await self._harbor._aopen()
+        answers = EnqueuedMany()
+        for chunk in chunks(self._jobs(items)):
+            answers.extend(await self._harbor._asend(chunk, self._terms.connection))
+        return answers
+
+    def _jobs(self, items: Iterable[Mapping[str, Any]]) -> Iterator[NewJob]:
+        name, new_job, now = self._type(), self._terms.new_job, self._harbor.now
+        for number, item in enumerate(items):
+            if not isinstance(item, Mapping):
+                raise InvalidArguments(
+                    f"{name}: item {number} must map the names of arguments to values, got {type(item).__name__}"
+                )
+            try:
+                payload = self._payload((), item)
+            except InvalidPayload as error:
+                raise InvalidArguments(f"{error} (item {number})") from None
+            yield new_job(name, payload, now)
+
+
+class Task(Enqueueing, Generic[P, R]):
+    """What `@harbor.task` makes of a function."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self,
+        harbor: Harbor,
+        function: Callable[P, R],
+        terms: Terms,
+        *,
+        name: str | None,
+        retry: Backoff | None,
+        pool: Pool | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._harbor = harbor
+        self.function = function
+        self.name = _name_of(function) if name is None else name
+        self.pool: Pool = _pool_of(self.name, function, pool)
+        if retry is not None and not isinstance(retry, Backoff):
+            raise InvalidInput(f"{self.name}: retry takes a Backoff, for example Backoff(base=1), got {retry!r}")
+        self.retry = retry
+        timeout = terms.fields.get("timeout")
+        self.timeout: timedelta | None = (check_duration(timeout, "timeout") or None) if timeout is not None else None
+        self._terms = terms._replace(fields={**terms.fields, "timeout": self.timeout})
+        # One that names what is not defined yet is prepared when it is first used.
+        self._prepared: Binding | None = None
+        with contextlib.suppress(NameError):
+            self._prepared = Binding(self.name, function)
+        self.wants_context = CONTEXT in inspect.signature(function).parameters
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @property
+    def queue(self) -> str:
+        return str(self._terms.fields["queue"])
+
+    @property
+    def priority(self) -> int:
+        return int(self._terms.fields.get("priority", 0))
+
+    @property
+    def max_attempts(self) -> int | None:
+        """None is the default of the store's limits."""
+        return self._terms.fields.get("max_attempts")
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        """The fields that, with the tenant, make up the scope of an idempotency key."""
+        return tuple(self._terms.fields.get("unique", ("tenant", "type")))
+
+    @property
+    def binding(self) -> Binding:
+        if self._prepared is None:
+            try:
+                self._prepared = Binding(self.name, self.function)
+            except NameError as error:
+                raise InvalidInput(
+                    f"{self.name}: cannot read its annotations: {error}. Import what they name at the top of the "
+                    "module, not for type checkers only"
+                ) from None
+        return self._prepared
+
+    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call:
+        """The same task with other options: `send.using(queue="slow", delay=60).enqueue(to="ada")`."""
+        return Call(self, self._terms.with_options(options))
+
+    def arguments(self, payload: bytes) -> dict[str, Any]:
+        """The arguments for the function, checked; InvalidPayload if it does not take what the payload has."""
+        binding = self._prepared or self.binding
+        if payload in (b"{}", b""):
+            return binding.load({})
+        return binding.load(self._harbor.codec.decode(payload))
+
+    def encode_result(self, value: Any) -> bytes | None:
+        """What the function returned, as bytes to store; None stays None."""
+        return None if value is None else encode_result(self.name, value, self._harbor.codec)
+
+    def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+        binding = self._prepared or self.binding
+        values = binding.dump(positional, named)
+        codec = self._harbor.codec
+        try:
+            return codec.encode(values)
+        except InvalidPayload as error:
+            raise (binding.culprit(values, codec.encode) or error) from None
+
+    def _type(self) -> str:
+        return self.name
+
+    def _is_again(self, function: Callable[..., Any]) -> bool:
+        """Whether `function` is this one, read a second time: by a reload, or once as a script and once as a module."""
+        return _origin(self.function) == _origin(function) or _place(self.function) == _place(function)
+
+    def __reduce__(self) -> str:
+        # By name, like any function: another process imports the module and finds the task there.
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, queue={self.queue!r})"
+
+
+class Call(Enqueueing):
+    """A task with options of its own, made by `using`."""
+
+    def __init__(self, task: Task[Any, Any], terms: Terms) -> None:
+        self.task = task
+        self._harbor = task._harbor
+        self._terms = terms
+
+    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call:
+        """These options and others; the later ones count."""
+        return Call(self.task, self._terms.with_options(options))
+
+    def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+        return self.task._payload(positional, named)
+
+    def _type(self) -> str:
+        return self.task.name
+
+    def __repr__(self) -> str:
+        return f"Call({self.task.name!r})"
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """The function's own name: it outlives a move to another module, and is the same for a script and a module."""
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise InvalidInput(f"{function!r} has no name: give the task one, harbor.task(name='email.send')")
+    return str(name)
+
+
+def _pool_of(task: str, function: Callable[..., Any], pool: Pool | None) -> Pool:
+    if not callable(function):
+        raise InvalidInput(f"a task is made of a function, got {type(function).__name__}")
+    inner = getattr(function, "__call__", function)  # noqa: B004 - for an object, its method says whether it is async
+    if any(
+        kind(each) for kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for each in (function, inner)
+    ):
+        raise InvalidInput(f"{task}: is a generator, whose body would never run: return a list instead of yielding")
+    if pool is not None and pool not in _POOLS:
+        raise InvalidInput(f"{task}: pool must be one of {', '.join(_POOLS)}, got {pool!r}")
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner)
+    if is_async and pool in ("thread", "process"):
+        raise InvalidInput(f"{task}: async functions run on an event loop: leave pool out, or make it a plain function")
+    if not is_async and pool == "async":
+        raise InvalidInput(f"{task}: pool='async' is for async functions: leave pool out, or write async def")
+    return "async" if is_async else pool or "thread"
+
+
+def _origin(function: Callable[..., Any]) -> tuple[object, object]:
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", function)
+
+
+def _place(function: Callable[..., Any]) -> tuple[object, object]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return getattr(code, "co_filename", id(function)), getattr(function, "__qualname__", None)

@@ -1,0 +1,78 @@
+"""Waiting for the end of a job. The store is asked again and again, at first often and then less so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from taskharbor.app.errors import JobFailed, WaitTimeout
+from taskharbor.app.lookup import FINISHED
+from taskharbor.core.codec import Codec
+from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.model import Job, Status
+
+FIRST_PAUSE_S: Final = 0.004
+LONGEST_PAUSE_S: Final = 0.25
+
+
+def wait(driver: Driver, codec: Codec, id: str, timeout: float | None) -> Any:
+    pauses = _pauses(id, timeout)
+    while True:
+        job = driver.get(id)
+        if job.status in FINISHED:
+            return result_of(job, codec)
+        time.sleep(next(pauses))
+
+
+async def await_result(driver: Driver, codec: Codec, id: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - as `wait` has it
+    import asyncio
+
+    pauses = _pauses(id, timeout)
+    while True:
+        job = await asyncio.to_thread(driver.get, id)
+        if job.status in FINISHED:
+            return result_of(job, codec)
+        await asyncio.sleep(next(pauses))
+
+
+def _pauses(id: str, timeout: float | None) -> Iterator[float]:
+    """How long to pause before the next look, and WaitTimeout when the time is up. The last look is at the end."""
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
+        raise InvalidInput(f"timeout must be a number of seconds of at least 0, or None, got {timeout!r}")
+    return _growing_pauses(id, timeout)
+
+
+def _growing_pauses(id: str, timeout: float | None) -> Iterator[float]:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = FIRST_PAUSE_S
+    while True:
+        if deadline is None:
+            yield pause
+        else:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"job {id} has not ended within {timeout:g} s: it goes on, wait longer or cancel it")
+            yield min(pause, left)
+        pause = min(LONGEST_PAUSE_S, pause * 1.3)
+
+
+def result_of(job: Job, codec: Codec) -> Any:
+    """The result of a job that is done; JobFailed for one that ended otherwise."""
+    if job.status is Status.DONE:
+        return None if job.result is None else codec.decode(job.result)
+    error = job.dlq_reason or job.last_error
+    if job.status is Status.DLQ:
+        ended = f"is in the DLQ ({job.dlq_code})"
+    else:
+        ended = f"was {job.status.value}" if job.status is Status.CANCELLED else "expired before it ran"
+    # The last line of a traceback is the one that says what went wrong; all of it is in `error`.
+    summary = error.strip().rpartition("\n")[2]
+    raise JobFailed(
+        f"{job.type} {job.id} {ended}" + (f": {summary}" if summary else ""),
+        id=job.id,
+        status=job.status,
+        error=error,
+        code=job.dlq_code,
+    )

@@ -1,0 +1,1 @@
+UPDATE th_schedules SET paused = :paused, updated_at = :now WHERE name = :name

@@ -1,0 +1,6 @@
+-- Gives a row to exactly one of those who expect the same tick: the others wait for it, and then find another one.
+UPDATE th_schedules
+   SET next_run_at = :next_run_at, last_run_at = COALESCE(:last_run_at, last_run_at),
+       last_job_id = COALESCE(:last_job_id, last_job_id), updated_at = :now
+ WHERE name = :name AND next_run_at IS NOT DISTINCT FROM :expected
+RETURNING name;

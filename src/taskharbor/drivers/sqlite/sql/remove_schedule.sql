@@ -1,0 +1,1 @@
+DELETE FROM th_schedules WHERE name = :name;

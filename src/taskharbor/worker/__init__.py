@@ -1,0 +1,1 @@
+"""How jobs run: one loop to a module, put together in `runtime`."""

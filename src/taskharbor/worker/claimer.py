@@ -1,0 +1,299 @@
+"""The loop of one lane: settle what is done and fetch what there is room for, in one round trip."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.core.contract import Driver, Listener
+from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
+from taskharbor.core.model import LeasedJob, Settlement, Status
+from taskharbor.core.outcome import Dead, Failed, Released, settlement
+from taskharbor.core.retry import Backoff
+from taskharbor.worker.held import Held, Registry
+from taskharbor.worker.lane import Lane
+from taskharbor.worker.logs import job_fields
+from taskharbor.worker.outage import Outage
+from taskharbor.worker.quarantine import Quarantine
+from taskharbor.worker.tally import Tally
+
+if TYPE_CHECKING:
+    from taskharbor.app.task import Task
+
+LINGER_S: Final = 0.005
+"""While the slots have work, what is done waits this long for company."""
+SLOWEST_STEP_S: Final = 0.2
+CLOCK_SLACK_S: Final = 0.005
+
+log = logging.getLogger("taskharbor.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What the loops of a worker share."""
+
+    driver: Driver
+    worker_id: str
+    tasks: Mapping[str, Task[..., Any]]
+    types: Sequence[str] | None
+    retry: Backoff
+    lease_s: float
+    poll_interval_s: float
+    registry: Registry
+    quarantine: Quarantine
+    outage: Outage
+    tally: Tally
+
+
+class Claimer:
+    def __init__(self, crew: Crew, lane: Lane, *, most: Callable[[], int] | None = None) -> None:
+        self._crew = crew
+        self._lane = lane
+        self._most = most
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._ended = threading.Event()
+        self._hinted = True
+        self._look_at = 0.0
+        self.dry = False
+        """The last look found nothing, and nothing is held."""
+        self.looks = 0
+
+    def start(self) -> None:
+        name = f"taskharbor-claim-{self._lane.queue}"
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self._thread.start()
+
+    def hint(self) -> None:
+        """Something may have come in."""
+        self._hinted = True
+        self._lane.news.set()
+
+    def attend(self, listener: Listener | None) -> None:
+        self._lane.news.attend(listener)
+
+    def close(self) -> None:
+        """No new jobs. Those that wait go back, those that run are settled when they end."""
+        self._closing = True
+        self._lane.news.set()
+
+    def end(self, timeout_s: float) -> None:
+        """Tell the store the rest, and stop."""
+        self._closing = True
+        self._ended.set()
+        self._lane.news.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    # --- The loop ----------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not self._finished():
+            try:
+                self._step()
+            except Exception:
+                # Nothing of the kind is expected; a worker that goes on is worth more than one that is gone.
+                log.exception("the claimer of queue %s failed and goes on", self._lane.queue)
+                time.sleep(SLOWEST_STEP_S)
+        self.dry = True
+
+    def _finished(self) -> bool:
+        return self._ended.is_set() and not self._lane.done
+
+    def _step(self) -> None:
+        lane = self._lane
+        lane.news.clear()
+        if self._closing or self._crew.quarantine.active:
+            self._give_back()
+        done = lane.finished(lane.batch)
+        room = self._room()
+        look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
+        if not done and not look:
+            self._idle(room)
+            return
+        if done and len(done) < lane.batch // 4 and not self._closing and not lane.starving():
+            time.sleep(LINGER_S)
+            done += lane.finished(lane.batch - len(done))
+        hinted, self._hinted = self._hinted, False
+        self._talk(done, room if look else 0)
+        if hinted and self.dry:
+            # Our clock may be a moment behind that of whoever enqueued: then the job is not due for us yet.
+            self._look_at = min(self._look_at, time.monotonic() + CLOCK_SLACK_S)
+
+    def _room(self) -> int:
+        if self._closing or self._crew.quarantine.active:
+            return 0
+        room = self._lane.room()
+        return room if self._most is None else min(room, self._most())
+
+    def _idle(self, room: int) -> None:
+        lane = self._lane
+        self.dry = not lane.held() and not lane.done and (room > 0 or self._closing) and not self._hinted
+        self._crew.quarantine.serve(lane, len(self._crew.registry))
+        wait = self._look_at - time.monotonic() if room > 0 else SLOWEST_STEP_S
+        if lane.news.wait(max(0.001, min(wait, SLOWEST_STEP_S if self._crew.quarantine.active else wait))):
+            self._hinted = True
+
+    def _give_back(self) -> None:
+        """What no slot has begun. A suspect that has its turn stays."""
+        quarantine, lane = self._crew.quarantine, self._lane
+        unbegun = lane.take_back() + (quarantine.give_up() if self._closing else [])
+        for held in unbegun:
+            if held is quarantine.chosen and not self._closing:
+                lane.put(held)
+            else:
+                held.ending = Released()
+                lane.done.append(held)
+
+    # --- Talking to the store ----------------------------------------------------------------------------
+
+    def _talk(self, done: list[Held], room: int) -> None:
+        crew, lane = self._crew, self._lane
+        before = time.monotonic()
+        lane.asked += room
+        try:
+            now = crew.driver.now()
+            told = [held for held in done if not held.lost]
+            words = [
+                settlement(held.ending or Released(), held.job, held.token, held.started_at, now, self._policy(held))
+                for held in told
+            ]
+            results, leased = self._settle_and_reserve(words, room)
+        except StoreError as error:
+            lane.done.extendleft(reversed(self._worth_keeping(done)))
+            crew.outage.wait(error, self._ended)
+            return
+        finally:
+            lane.asked -= room
+        crew.outage.over()
+        crew.registry.remove(done)
+        crew.quarantine.ended(done)
+        self._note(told, words, results)
+        if leased:
+            self._accept(leased, before)
+        if room:
+            lane_empty = len(leased) < min(room, lane.slots)
+            self._look_at = time.monotonic() + crew.poll_interval_s * random.uniform(0.9, 1.1) if lane_empty else 0.0
+            self.dry = not leased and not lane.held() and not lane.done
+            self.looks += 1
+
+    def _settle_and_reserve(
+        self, words: list[Settlement], room: int
+    ) -> tuple[list[Status | TaskHarborError], list[LeasedJob]]:
+        driver, crew = self._crew.driver, self._crew
+        try:
+            if not room:
+                return driver.settle(words), []
+            return driver.settle_and_reserve(
+                words,
+                self._lane.queue,
+                lease_for=crew.lease_s,
+                limit=room,
+                types=crew.types,
+                owner=crew.worker_id,
+            )
+        except InvalidInput:
+            # One of them is at fault, and must not keep the others from being told.
+            return [self._settle_alone(word) for word in words], []
+
+    def _settle_alone(self, word: Settlement) -> Status | TaskHarborError:
+        driver = self._crew.driver
+        try:
+            return driver.settle([word])[0]
+        except InvalidInput as error:
+            reason = f"what the handler ended with cannot be kept: {error}"
+            return driver.settle([Settlement.fail(word.id, word.token, reason=reason)])[0]
+
+    def _accept(self, leased: list[LeasedJob], claimed: float) -> None:
+        crew = self._crew
+        tasks, lease_s = crew.tasks, crew.lease_s
+        items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
+        crew.registry.add(items)
+        if crew.quarantine.admit(self._lane, items):
+            # Everybody else stands back while a job that may bring the process down has its turn.
+            self._lane.claimed += len(items)
+            for held in items:
+                if not crew.quarantine.holds(held):
+                    held.ending = Released()
+                    self._lane.done.append(held)
+            self._lane.news.set()
+            return
+        self._lane.claimed += len(items)
+        self._lane.add([held for held in items if not held.is_async], [held for held in items if held.is_async])
+
+    def _worth_keeping(self, done: list[Held]) -> list[Held]:
+        """Those whose lease may still be ours when the store is back."""
+        moment = time.monotonic()
+        kept = [held for held in done if not held.lost and held.deadline > moment]
+        if len(kept) < len(done):
+            gone = [held for held in done if held not in kept]
+            self._crew.registry.remove(gone)
+            self._crew.tally.lost += len(gone)
+            log.warning(
+                "the leases of %d finished jobs ran out while the store was away: they will run again", len(gone)
+            )
+        return kept
+
+    def _policy(self, held: Held) -> Backoff:
+        return (held.task.retry if held.task is not None else None) or self._crew.retry
+
+    def _note(self, told: list[Held], words: list[Settlement], results: Sequence[Status | TaskHarborError]) -> None:
+        tally = self._crew.tally
+        for held, word, result in zip(told, words, results, strict=True):
+            if result is Status.DONE:
+                tally.done += 1
+            elif isinstance(result, JobNotInflight | LeaseLost):
+                tally.lost += 1
+                log.warning("the lease was lost before the end could be told: %s", result, extra=job_fields(held.job))
+            elif isinstance(result, TaskHarborError):
+                log.error("could not be settled: %s", result, extra=job_fields(held.job))
+            else:
+                tally.count(result, held.ending)
+                self._say(held, word, result)
+        if log.isEnabledFor(logging.DEBUG):
+            for held in told:
+                log.debug("%s ended: %s", held.job.type, type(held.ending).__name__, extra=job_fields(held.job))
+
+    def _say(self, held: Held, word: Settlement, status: Status) -> None:
+        match held.ending:
+            case Failed(error) if status is Status.READY and word.update is not None:
+                again, failed = word.update.run_at, word.update.failed_at
+                wait_s = (again - failed).total_seconds() if again is not None and failed is not None else 0.0
+                self._look_at = min(self._look_at, time.monotonic() + wait_s)
+                fields = job_fields(held.job)
+                log.warning(
+                    "%s failed (%s) and runs again in %.1f s", held.job.type, brief(error), wait_s, extra=fields
+                )
+            case Failed(error) | Dead(error):
+                log.error("%s failed for good (%s)", held.job.type, brief(error), extra=job_fields(held.job))
+            case _:
+                pass
+
+
+class Relief(Claimer):
+    """A second claimer for a busy lane on a store that takes several writers at once: while the first one waits for
+    the store, or reads what came back, this one is on its way with the next batch."""
+
+    def _step(self) -> None:
+        lane = self._lane
+        half = lane.batch // 2
+        lane.rush.clear()
+        if self._closing or len(lane.done) < half or self._room() < half:
+            lane.rush.wait(SLOWEST_STEP_S)
+            return
+        self._talk(lane.finished(lane.batch), self._room())
+
+    def _finished(self) -> bool:
+        return self._ended.is_set()
+
+
+def brief(error: str) -> str:
+    """The class of an error. Its text may quote the payload, which has no place in a log: the store keeps it."""
+    lines = error.strip().splitlines()
+    name = lines[-1].partition(":")[0] if len(lines) > 1 else ""
+    return name if name.replace(".", "").isidentifier() else "see `taskharbor jobs show`"

@@ -1,0 +1,129 @@
+"""Runs the handler of one job and says how it ended. Touches no store."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from taskharbor.app.context import Context, Control
+from taskharbor.core.errors import InvalidPayload
+from taskharbor.core.limits import Limits
+from taskharbor.core.model import Job, Reason
+from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, HandlerSignal, Released, ending_of
+
+if TYPE_CHECKING:
+    from taskharbor.app.task import Task
+    from taskharbor.worker.held import Held
+    from taskharbor.worker.processes import Processes
+
+MOST_FRAMES: Final = 30
+SUCCEEDED: Final = Done()
+
+
+class Running(Control, Protocol):
+    """What is known of a job while its handler runs, in this process or in a child."""
+
+    job: Job
+    task: Task[..., Any] | None
+    asked_to_cancel: bool
+
+
+class Executor:
+    """How a handler is called, the same for every kind of slot."""
+
+    def __init__(self, limits: Limits, processes: Processes | None = None) -> None:
+        self._limits = limits
+        self._processes = processes
+
+    def run(self, held: Held) -> Ending:
+        """A handler that is a plain function, in the calling thread or in the process that belongs to it."""
+        task = held.task
+        if task is not None and task.pool == "process" and self._processes is not None:
+            return self._processes.run(held)
+        return self.call(held)
+
+    def call(self, held: Running) -> Ending:
+        """A plain function, here and now."""
+        try:
+            task, arguments = self._prepared(held)
+            value = task.function(**arguments)
+        except BaseException as error:
+            return self._after(held, error)
+        return SUCCEEDED if value is None else self._done(task, value)
+
+    async def arun(self, held: Held) -> Ending:
+        """A handler that is a coroutine function, in the running loop."""
+        try:
+            task, arguments = self._prepared(held)
+            timeout = held.job.timeout
+            if timeout is None:
+                value = await task.function(**arguments)
+            else:
+                async with asyncio.timeout(timeout.total_seconds()) as limit:
+                    value = await task.function(**arguments)
+        except TimeoutError as error:
+            timeout = held.job.timeout
+            if timeout is not None and limit.expired():
+                return timed_out(timeout.total_seconds())
+            return self._after(held, error)
+        except BaseException as error:
+            return self._after(held, error)
+        return SUCCEEDED if value is None else self._done(task, value)
+
+    def _prepared(self, held: Running) -> tuple[Task[..., Any], dict[str, Any]]:
+        task = held.task
+        if task is None:
+            raise _NoHandler(f"no handler for jobs of type {held.job.type!r} in this worker")
+        try:
+            arguments = task.arguments(held.job.payload)
+        except InvalidPayload as error:
+            raise _BadPayload(str(error)) from None
+        if task.wants_context:
+            arguments["context"] = Context(held.job, held.job.deliveries, held)
+        return task, arguments
+
+    def _done(self, task: Task[..., Any], value: Any) -> Ending:
+        try:
+            result = task.encode_result(value)
+            if result is not None:
+                self._limits.check_size(result, "the result")
+        except Exception as error:  # a codec of somebody else's may raise anything
+            # The work is done, and would be done again and again for a result that no store will take.
+            return Dead(f"the handler succeeded, but its result cannot be kept: {error}")
+        return Done(result)
+
+    def _after(self, held: Running, error: BaseException) -> Ending:
+        match error:
+            case HandlerSignal():
+                return ending_of(error)
+            case _NoHandler():
+                return Dead(str(error), Reason.NO_HANDLER)
+            case _BadPayload():
+                return Dead(str(error), Reason.BAD_PAYLOAD)
+            case asyncio.CancelledError() if held.cancelled:
+                return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+            case _:
+                return failed(error)
+
+
+def timed_out(seconds: float) -> Failed:
+    return Failed(f"timed out after {seconds:g} s")
+
+
+def failed(error: BaseException) -> Failed:
+    return Failed(described(error), kind=type(error).__name__)
+
+
+def described(error: BaseException) -> str:
+    """The error and where it came from, without the frames of the worker itself."""
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    return "".join(traceback.format_exception(type(error), error, frames, limit=-MOST_FRAMES)).strip()
+
+
+class _NoHandler(Exception):
+    pass
+
+
+class _BadPayload(Exception):
+    pass

@@ -1,0 +1,135 @@
+"""Keeps leases alive, takes progress to the store, brings back cancels, and says that the worker lives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import timedelta
+from typing import Final
+
+from taskharbor.core.errors import StoreError, TaskHarborError
+from taskharbor.core.limits import MAX_BATCH
+from taskharbor.core.model import Extension, Lease, Worker
+from taskharbor.worker.claimer import Crew
+from taskharbor.worker.held import Held
+from taskharbor.worker.logs import job_fields
+
+TICK_S: Final = 0.5
+WORKER_BEAT_S: Final = 10.0
+
+log = logging.getLogger("taskharbor.worker")
+
+
+class Heartbeat:
+    """Leases are extended when a third of them has passed, all in one call."""
+
+    def __init__(self, crew: Crew, row: Worker | None) -> None:
+        self._crew = crew
+        self._row = row
+        self._beat_at = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name="taskharbor-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def deregister(self) -> None:
+        if self._row is not None:
+            try:
+                self._crew.driver.deregister(self._row.id)
+            except StoreError as error:
+                log.warning("the worker could not be signed off, and will be taken for dead: %s", error)
+
+    def _loop(self) -> None:
+        tick_s = min(TICK_S, self._crew.lease_s / 6)
+        while not self._stop.wait(tick_s):
+            try:
+                self.step(time.monotonic())
+            except StoreError as error:
+                self._crew.outage.began(error)
+                self._give_up_lost(time.monotonic())
+            except Exception:
+                log.exception("the heartbeat failed and goes on")
+
+    def step(self, moment: float) -> None:
+        """What is due at this moment of the monotonic clock."""
+        held_now = self._crew.registry.snapshot()
+        due = [held for held in held_now if self._is_due(held, moment)]
+        for start in range(0, len(due), MAX_BATCH):
+            self._extend(due[start : start + MAX_BATCH])
+        self._give_up_lost(moment)
+        if self._row is not None and moment >= self._beat_at:
+            self._crew.driver.heartbeat(self._row)
+            self._beat_at = moment + WORKER_BEAT_S
+
+    def _is_due(self, held: Held, moment: float) -> bool:
+        if held.lost or held.overdue or held.ending is not None:
+            return False
+        timeout = held.job.timeout
+        if timeout is not None and held.started and moment - held.started > timeout.total_seconds():
+            self._report_overdue(held, timeout)
+            return not held.overdue
+        return (
+            held.deadline - moment <= self._crew.lease_s * 2 / 3
+            or held.asked_s is not None
+            or held.reported is not None
+        )
+
+    def _report_overdue(self, held: Held, timeout: timedelta) -> None:
+        """Coroutines and processes are ended by their slots. A thread cannot be: its lease is left to run out."""
+        if held.task is None or held.task.pool != "thread":
+            return
+        held.overdue = True
+        held.cancelled = True
+        log.error(
+            "%s is past its timeout of %g s in a thread, which cannot be ended: its lease is no longer extended",
+            held.job.type, timeout.total_seconds(), extra=job_fields(held.job),
+        )  # fmt: skip
+
+    def _extend(self, due: list[Held]) -> None:
+        before = time.monotonic()
+        leases_s = [max(self._crew.lease_s, held.asked_s or 0.0, held.deadline - before) for held in due]
+        reports = [held.reported for held in due]
+        results = self._crew.driver.extend(
+            [
+                Extension(held.job.id, held.token, lease_s, held.started_at, report)
+                for held, lease_s, report in zip(due, leases_s, reports, strict=True)
+            ]
+        )
+        self._crew.outage.over()
+        for held, lease_s, report, result in zip(due, leases_s, reports, results, strict=True):
+            if held.reported is report:
+                held.reported = None
+            if held.asked_s is not None and held.asked_s <= lease_s:
+                held.asked_s = None
+            self._told(held, result, before + lease_s)
+
+    def _told(self, held: Held, result: Lease | TaskHarborError, deadline: float) -> None:
+        if isinstance(result, Lease):
+            held.deadline = deadline
+            if result.cancel_requested and not held.asked_to_cancel:
+                held.asked_to_cancel = True
+                log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
+                held.stop()
+        elif held.ending is None:
+            log.warning("the lease is lost, the handler is told to stop: %s", result, extra=job_fields(held.job))
+            self._lose(held)
+
+    def _give_up_lost(self, moment: float) -> None:
+        """By our own clock the lease has ended, whether or not the store could be asked."""
+        for held in self._crew.registry.snapshot():
+            if held.deadline <= moment and held.ending is None and not held.lost:
+                log.warning("the lease ran out, the handler is told to stop", extra=job_fields(held.job))
+                self._lose(held)
+
+    def _lose(self, held: Held) -> None:
+        held.lose()
+        self._crew.tally.lost += 1
+        self._crew.registry.remove([held])

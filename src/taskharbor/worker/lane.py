@@ -1,0 +1,185 @@
+"""One queue in one worker: the jobs that wait here for a slot, those that are done, and how many more may come.
+
+A lane has slots of two kinds, threads and coroutines, which share its permits: at most `slots` handlers run at once.
+A slot keeps its permit from job to job while there are jobs for its kind, so a permit costs a burst and not a job.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from taskharbor.worker.held import Held
+from taskharbor.worker.news import News
+
+HORIZON_S: Final = 0.2
+"""As many jobs are fetched ahead as the slots are thought to finish in this time."""
+WINDOW_S: Final = 0.5
+TURN_S: Final = 0.05
+"""How long a slot keeps its permit while slots of the other kind wait for one."""
+
+
+class Pace:
+    """Jobs done a second, lately."""
+
+    def __init__(self) -> None:
+        self._began = self._before = time.monotonic()
+        self._count = self._count_before = 0
+
+    def note(self, count: int) -> None:
+        now = time.monotonic()
+        if now - self._began > WINDOW_S:
+            self._before, self._count_before = self._began, self._count
+            self._began, self._count = now, 0
+        self._count += count
+
+    def rate(self) -> float:
+        elapsed = time.monotonic() - self._before
+        return (self._count + self._count_before) / max(elapsed, 0.005)
+
+
+class Lane:
+    def __init__(self, queue: str, slots: int, batch: int) -> None:
+        self.queue = queue
+        self.slots = slots
+        self.batch = batch
+        self.ready: deque[Held] = deque()
+        """For threads: plain functions and process pools."""
+        self.ready_async: deque[Held] = deque()
+        self.done: deque[Held] = deque()
+        self.running: set[Held] = set()
+        self.claimed = 0
+        self.asked = 0
+        """Jobs that claimers are asking the store for just now."""
+        self.pace = Pace()
+        self._free = slots
+        self._idle = 0
+        self._wanted = 0
+        self.lock = threading.Lock()
+        self.work = threading.Condition(self.lock)
+        """Thread slots wait here for a job and a permit."""
+        self.news = News()
+        """The claimer waits here: something is done, or may have come in."""
+        self.rush = threading.Event()
+        """So much is done that a second claimer is of use."""
+        self.start_async: Callable[[], None] = lambda: None
+        """Tells the event loop that there are jobs or permits for it."""
+        self.start_thread: Callable[[], None] = lambda: None
+        """Adds a thread, unless there is one for each slot already."""
+
+    # --- The claimer's side ------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more jobs to fetch. Fetches ahead no more than the slots will soon have done."""
+        ahead = min(3 * self.batch, int(self.pace.rate() * HORIZON_S))
+        room = self.slots + ahead - self.held() - self.asked
+        return 0 if room <= 0 else min(self.batch, room)
+
+    def held(self) -> int:
+        """Jobs here that are not done yet."""
+        return len(self.ready) + len(self.ready_async) + len(self.running)
+
+    def starving(self) -> bool:
+        """Whether slots are, or soon will be, without work."""
+        return len(self.ready) + len(self.ready_async) < self.slots / 2
+
+    def add(self, plain: list[Held], coroutines: list[Held]) -> None:
+        if coroutines:
+            self.ready_async.extend(coroutines)
+            self.start_async()
+        if plain:
+            with self.work:
+                self.ready.extend(plain)
+                self._wake_one()
+
+    def put(self, held: Held) -> None:
+        self.add([], [held]) if held.is_async else self.add([held], [])
+
+    def take_back(self) -> list[Held]:
+        """The jobs that no slot has begun."""
+        unbegun: list[Held] = []
+        for waiting in (self.ready, self.ready_async):
+            while True:
+                try:
+                    unbegun.append(waiting.pop())
+                except IndexError:
+                    break
+        return unbegun
+
+    def finished(self, most: int) -> list[Held]:
+        done: list[Held] = []
+        while len(done) < most:
+            try:
+                done.append(self.done.popleft())
+            except IndexError:
+                break
+        self.pace.note(len(done))
+        return done
+
+    # --- The slots' side ---------------------------------------------------------------------------------
+
+    def begin(self, held: Held) -> None:
+        held.started = time.monotonic()
+        self.running.add(held)
+
+    def end(self, held: Held) -> None:
+        self.running.discard(held)
+        self.done.append(held)
+        done = len(self.done)
+        if done == 1 or len(self.ready) + len(self.ready_async) == 0:
+            self.news.set()
+        if done == self.batch // 2:
+            self.rush.set()
+
+    def wait_for_turn(self, stopped: Callable[[], bool]) -> bool:
+        """A thread slot waits for a job and a permit. False when it is to end."""
+        with self.work:
+            while True:
+                if stopped():
+                    return False
+                if self.ready and self._free:
+                    self._free -= 1
+                    if len(self.ready) > 1 and self._free:
+                        self._wake_one()
+                    return True
+                self._idle += 1
+                self.work.wait()
+                self._idle -= 1
+
+    def _wake_one(self) -> None:
+        """With the lock held. Who starts on a job wakes the next, so that one wake-up is enough for quick jobs."""
+        if self._idle:
+            self.work.notify()
+        else:
+            self.start_thread()
+
+    def try_turn(self) -> bool:
+        """The same for a coroutine slot, which does not wait: it is told through `start_async`."""
+        with self.lock:
+            if not self._free:
+                self._wanted = 1
+                return False
+            self._free -= 1
+            return True
+
+    def end_turn(self) -> None:
+        with self.work:
+            self._free += 1
+            if self.ready:
+                self._wake_one()
+            wanted, self._wanted = self._wanted, 0
+        if wanted or self.ready_async:
+            self.start_async()
+
+    def others_wait(self, *, threads: bool, since: float) -> bool:
+        """Whether a slot that has had its permit since then should give it to the other kind."""
+        others = self.ready_async if threads else self.ready
+        return bool(others) and not self._free and time.monotonic() - since > TURN_S
+
+    def stop(self) -> None:
+        with self.work:
+            self.work.notify_all()
+        self.news.set()

@@ -1,0 +1,84 @@
+"""Jobs that may be what brings workers down run alone, so that they take no innocent job with them.
+
+A store knows only that a job was delivered and never heard of again. If its process died, so it looks for every job
+that the process held, and each such delivery counts towards a crash loop. A job with two of them behind it is kept
+apart: nothing else is held while it runs, so a third one can only be its own doing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import Final
+
+from taskharbor.core.model import Job
+from taskharbor.worker.held import Held
+from taskharbor.worker.lane import Lane
+from taskharbor.worker.logs import job_fields
+
+UNEXPLAINED: Final = 3
+
+log = logging.getLogger("taskharbor.worker")
+
+
+def is_suspect(job: Job) -> bool:
+    """Whether this delivery follows at least two that neither ended nor were given back."""
+    return job.deliveries - job.forgiven - job.attempts >= UNEXPLAINED
+
+
+class Quarantine:
+    """One for all the lanes of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Lane, Held]] = deque()
+        self.chosen: Held | None = None
+        self.active = False
+
+    def admit(self, lane: Lane, items: list[Held]) -> bool:
+        """Whether any of them is a suspect. Those are kept here."""
+        suspects = [held for held in items if is_suspect(held.job)]
+        if not suspects:
+            return self.active
+        with self._lock:
+            self._waiting.extend((lane, held) for held in suspects)
+            self.active = True
+        for held in suspects:
+            log.warning("%s may have brought workers down: it runs alone", held.job.type, extra=job_fields(held.job))
+        return True
+
+    def holds(self, held: Held) -> bool:
+        with self._lock:
+            return any(item is held for _, item in self._waiting)
+
+    def serve(self, lane: Lane, held_in_all: int) -> None:
+        """Start the next suspect of this lane when nothing but suspects is left in the process."""
+        if not self.active:
+            return
+        with self._lock:
+            if self.chosen is not None or not self._waiting or held_in_all > len(self._waiting):
+                return
+            owner, held = self._waiting[0]
+            if owner is not lane:
+                return
+            self._waiting.popleft()
+            self.chosen = held
+        lane.put(held)
+
+    def ended(self, done: list[Held]) -> None:
+        if not self.active:
+            return
+        with self._lock:
+            if self.chosen is not None and any(held is self.chosen for held in done):
+                self.chosen = None
+            if self.chosen is None and not self._waiting:
+                self.active = False
+
+    def give_up(self) -> list[Held]:
+        """Those that have not had their turn, for a worker that stops."""
+        with self._lock:
+            waiting = [held for _, held in self._waiting]
+            self._waiting.clear()
+            self.active = self.chosen is not None
+        return waiting

@@ -1,0 +1,333 @@
+"""The worker: lanes, slots and loops put together, from the first claim to the last settle."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor import __version__
+from taskharbor.core.errors import InvalidInput, StoreError
+from taskharbor.core.ids import new_id
+from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
+from taskharbor.core.model import DEFAULT_QUEUE, Settlement
+from taskharbor.core.model import Worker as WorkerRow
+from taskharbor.worker.claimer import Claimer, Crew, Relief
+from taskharbor.worker.executor import Executor
+from taskharbor.worker.heartbeat import Heartbeat
+from taskharbor.worker.held import Held, Registry
+from taskharbor.worker.lane import Lane
+from taskharbor.worker.leader import Leader
+from taskharbor.worker.outage import Outage
+from taskharbor.worker.processes import Processes
+from taskharbor.worker.quarantine import Quarantine
+from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
+from taskharbor.worker.supervisor import when_orphaned
+from taskharbor.worker.tally import Tally
+
+if TYPE_CHECKING:
+    from taskharbor.app.harbor import Harbor
+
+DEFAULT_SLOTS: Final = 10
+STEP_S: Final = 0.02
+LAST_WORDS_S: Final = 5.0
+"""How long a stopping worker tries to tell the store what it gives back."""
+
+log = logging.getLogger("taskharbor.worker")
+
+Queues = str | Sequence[str] | Mapping[str, int] | None
+
+
+class Worker:
+    """Runs the jobs of some queues in this process.
+
+    `run` works until it is told to stop (SIGTERM, Ctrl-C or `stop`), `drain` until nothing is runnable. `queues` is
+    a name, several, or a mapping to the number of slots of each; left out, every queue that a task of the harbor
+    names. A worker is used once.
+    """
+
+    def __init__(
+        self,
+        harbor: Harbor,
+        queues: Queues = None,
+        *,
+        concurrency: int = DEFAULT_SLOTS,
+        types: Sequence[str] | None = None,
+        take_all: bool = False,
+        lease_s: float = 30.0,
+        grace_s: float = 25.0,
+        batch: int = 500,
+        poll_interval_s: float = 1.0,
+        max_jobs: int | None = None,
+        name: str | None = None,
+        retention: timedelta | None = None,
+        fleet: bool = True,
+    ) -> None:
+        _check_positive(concurrency=concurrency, lease_s=lease_s, batch=batch, poll_interval_s=poll_interval_s)
+        if grace_s < 0:
+            raise InvalidInput(f"grace_s must be at least 0, got {grace_s}")
+        if max_jobs is not None:
+            _check_positive(max_jobs=max_jobs)
+        self.id = check_name(name, "name", MAX_NAME) if name else _worker_name()
+        self.tally = Tally()
+        self._harbor = harbor
+        self._slots = _slots(queues, harbor, concurrency)
+        self._types = _types(types, take_all, harbor)
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._batch = min(batch, MAX_BATCH)
+        self._poll_interval_s = poll_interval_s
+        self._max_jobs = max_jobs
+        self._retention = retention
+        self._fleet = fleet
+        self._stopping = threading.Event()
+        self._hurry = threading.Event()
+        self._stopped = threading.Event()
+        self._started = False
+        self._parts_lock = threading.Lock()
+
+    # --- What people call --------------------------------------------------------------------------------
+
+    def run(self) -> Tally:
+        """Work until told to stop, then finish in good order."""
+        restore = self._catch_signals()
+        when_orphaned(self._stopping.set)
+        try:
+            self.start()
+            while not self._stopping.wait(0.5) and not self._has_done_enough():
+                pass
+            self.stop()
+        finally:
+            restore()
+        return self.tally
+
+    def drain(self) -> Tally:
+        """Work until nothing is runnable any more. Jobs that are due later are left for later."""
+        restore = self._catch_signals()
+        try:
+            self.start()
+            while not self._stopping.is_set() and not self._has_done_enough() and not self._is_dry():
+                time.sleep(STEP_S / 4)
+            self.stop()
+        finally:
+            restore()
+        return self.tally
+
+    def start(self) -> None:
+        """Begin to work in the background."""
+        with self._parts_lock:
+            if self._started:
+                raise InvalidInput("this worker was started already: make another one")
+            self._started = True
+        driver = self._harbor.driver
+        driver.now()  # the first look at the store: what is wrong with it is said here, to the caller
+        self._crew = crew = Crew(
+            driver=driver,
+            worker_id=self.id,
+            tasks=self._harbor.tasks,
+            types=self._types,
+            retry=self._harbor.backoff,
+            lease_s=self._lease_s,
+            poll_interval_s=self._poll_interval_s,
+            registry=Registry(),
+            quarantine=Quarantine(),
+            outage=Outage(),
+            tally=self.tally,
+        )
+        self._processes = Processes()
+        executor = Executor(getattr(driver, "limits", None) or Limits(), self._processes)
+        self._lanes = [Lane(queue, slots, self._batch) for queue, slots in self._slots.items()]
+        self._threads = [ThreadSlots(lane, executor, driver.now) for lane in self._lanes]
+        self._coroutines = CoroutineSlots(executor, driver.now)
+        self._claimers = [Claimer(crew, lane, most=self._left) for lane in self._lanes]
+        in_parallel = getattr(driver, "writes_in_parallel", False)
+        self._reliefs = [Relief(crew, lane, most=self._left) for lane in self._lanes] if in_parallel else []
+        self._heartbeat = Heartbeat(crew, self._row() if self._fleet else None)
+        self._leader = Leader(driver, self.id, retention=self._retention) if self._fleet else None
+        self._begin()
+
+    def stop(self) -> None:
+        """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice."""
+        self._stopping.set()
+        with self._parts_lock:
+            if not self._started or self._stopped.is_set():
+                self._stopped.set()
+                return
+            self._stopped.set()
+        for claimer in (*self._claimers, *self._reliefs):
+            claimer.close()
+        if self._leader is not None:
+            self._leader.stop()
+        self._wait_for_handlers()
+        self._give_back_rest()
+        for claimer in (*self._reliefs, *self._claimers):
+            claimer.end(LAST_WORDS_S)
+        for threads in self._threads:
+            threads.stop()
+        self._coroutines.stop()
+        self._processes.stop()
+        self._heartbeat.stop()
+        self._listening.stop()
+        self._heartbeat.deregister()
+        log.info("worker stopped: %d done, %d failed for good", self.tally.done, self.tally.dead, extra=self._fields())
+
+    def hurry(self) -> None:
+        """Do not wait for handlers any longer."""
+        self._hurry.set()
+        self._stopping.set()
+
+    # --- Starting ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        from taskharbor.worker.listening import Listening
+        from taskharbor.worker.scheduler import register
+
+        if self._fleet:
+            register(self._crew.driver, self._harbor.schedules, self._crew.driver.now())
+            self._crew.driver.heartbeat(self._row())
+        self._coroutines.start()
+        for lane, threads in zip(self._lanes, self._threads, strict=True):
+            self._coroutines.serve(lane)
+            threads.start()
+        self._listening = Listening(self._crew, list(self._slots), self._claimers)
+        self._listening.start()
+        self._heartbeat.start()
+        for claimer in (*self._claimers, *self._reliefs):
+            claimer.start()
+        if self._leader is not None:
+            self._leader.start()
+        queues = ", ".join(f"{queue}:{slots}" for queue, slots in self._slots.items())
+        log.info("worker started on %s with %d handlers", queues, len(self._harbor.tasks), extra=self._fields())
+
+    def _row(self) -> WorkerRow:
+        return WorkerRow(
+            self.id,
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self._slots),
+            slots=sum(self._slots.values()),
+            version=__version__,
+            started_at=self._crew.driver.now(),
+        )
+
+    def _fields(self) -> dict[str, Any]:
+        return {"worker": self.id}
+
+    # --- While it runs -----------------------------------------------------------------------------------
+
+    def _left(self) -> int:
+        """How many more jobs may be claimed."""
+        if self._max_jobs is None:
+            return MAX_BATCH
+        return max(0, self._max_jobs - sum(lane.claimed for lane in self._lanes))
+
+    def _has_done_enough(self) -> bool:
+        return self._max_jobs is not None and self._left() == 0 and not len(self._crew.registry)
+
+    def _is_dry(self) -> bool:
+        """Whether every lane has found nothing twice, the second time after all had found nothing."""
+        if not all(claimer.dry for claimer in self._claimers):
+            return False
+        looks = [claimer.looks for claimer in self._claimers]
+        for claimer in self._claimers:
+            claimer.hint()
+        while any(claimer.looks == seen for claimer, seen in zip(self._claimers, looks, strict=True)):
+            if self._stopping.is_set():
+                return True
+            time.sleep(STEP_S / 10)
+        return all(claimer.dry for claimer in self._claimers)
+
+    # --- Stopping ----------------------------------------------------------------------------------------
+
+    def _wait_for_handlers(self) -> None:
+        ends = time.monotonic() + self._grace_s
+        while len(self._crew.registry) and time.monotonic() < ends and not self._hurry.is_set():
+            time.sleep(STEP_S)
+
+    def _give_back_rest(self) -> None:
+        """Handlers that did not end in time: coroutines and processes are ended, threads are left behind."""
+        unfinished = [held for held in self._crew.registry.snapshot() if held.ending is None]
+        for held in unfinished:
+            held.stop()
+        ends = time.monotonic() + (0.2 if self._hurry.is_set() else 1.0)
+        while any(held.ending is None for held in unfinished) and time.monotonic() < ends:
+            time.sleep(STEP_S / 4)
+        left = [held for held in unfinished if held.ending is None]
+        if not left:
+            return
+        log.warning("%d handlers did not stop in time: their jobs go back", len(left), extra=self._fields())
+        self._release(left)
+
+    def _release(self, left: Sequence[Held]) -> None:
+        for held in left:
+            held.lost = True  # whatever the thread still comes to, it is no longer its job
+        try:
+            self._crew.driver.settle(
+                [Settlement.release(held.job.id, held.token, started_at=held.started_at) for held in left]
+            )
+        except StoreError as error:
+            log.warning("%d jobs could not be given back, and run again when their leases end: %s", len(left), error)
+        self._crew.registry.remove(list(left))
+
+    def _catch_signals(self) -> Callable[[], None]:
+        """The first SIGTERM or Ctrl-C stops in good order, the second at once. Only the main thread gets signals."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if self._stopping.is_set():
+                self._hurry.set()
+            self._stopping.set()
+
+        before = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+        return restore
+
+
+def _worker_name() -> str:
+    return f"{socket.gethostname()[:64]}-{os.getpid()}-{new_id()[-6:]}"
+
+
+def _slots(queues: Queues, harbor: Harbor, concurrency: int) -> dict[str, int]:
+    if queues is None:
+        named = sorted({task.queue for task in harbor.tasks.values()} | {DEFAULT_QUEUE})
+        return dict.fromkeys(named, concurrency)
+    if isinstance(queues, str):
+        queues = [queues]
+    slots = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, concurrency)
+    if not slots:
+        raise InvalidInput("queues is empty: name at least one, or leave it out for all that the tasks name")
+    for queue, count in slots.items():
+        check_name(queue, "queue", MAX_NAME)
+        _check_positive(**{f"the slots of queue {queue!r}": count})
+    return slots
+
+
+def _types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> Sequence[str] | None:
+    """Only jobs that can be run here are claimed, unless the worker is told to take all."""
+    if take_all:
+        return None
+    known = list(harbor.tasks) if types is None else list(types)
+    unknown = [name for name in known if name not in harbor.tasks]
+    if unknown:
+        raise InvalidInput(f"no task is named {unknown[0]!r}: known are {', '.join(sorted(harbor.tasks)) or 'none'}")
+    if not known:
+        raise InvalidInput("this harbor has no tasks: define some with @harbor.task, or use take_all=True")
+    return known
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
+            raise InvalidInput(f"{name} must be above zero, got {number!r}")

@@ -1,0 +1,42 @@
+"""What a worker has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskharbor.core.model import Status
+from taskharbor.core.outcome import Ending, Failed, Snoozed
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of ends, for `drain` and the last line of a worker. One thread counts for each queue; a count that is
+    off by one because two did at once would harm nobody, and none is ever used to decide anything."""
+
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    snoozed: int = 0
+    released: int = 0
+    lost: int = 0
+
+    def count(self, status: Status, ending: Ending | None) -> None:
+        match status:
+            case Status.DONE:
+                self.done += 1
+            case Status.DLQ:
+                self.dead += 1
+            case Status.CANCELLED:
+                self.cancelled += 1
+            case _ if isinstance(ending, Snoozed):
+                self.snoozed += 1
+            case _ if isinstance(ending, Failed):
+                self.retried += 1
+            case _:
+                self.released += 1
+
+    @property
+    def ran(self) -> int:
+        """Executions of handlers that came to an end."""
+        return self.done + self.retried + self.dead + self.cancelled + self.snoozed
