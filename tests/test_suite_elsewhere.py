@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskharbor.core.model import HistoryPage
+from taskharbor.core.answers import HistoryPage
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing import helpers
 

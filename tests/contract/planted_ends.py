@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from taskharbor.core.answers import HistoryPage
 from taskharbor.core.model import (
-    HistoryPage,
     Leadership,
     Recovery,
     Status,

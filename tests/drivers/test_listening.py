@@ -16,7 +16,7 @@ import pytest
 
 from taskharbor.core.contract import Listener
 from taskharbor.core.model import Worker
-from taskharbor.drivers import open_driver
+from taskharbor.drivers import listening, open_driver
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.servers import PostgresServer, postgres_server
 
@@ -81,6 +81,29 @@ def test_another_driver_is_heard_of_soon(file_url: str) -> None:
             assert listener.wait(10)
             assert time.monotonic() - start < 1
             driver.reserve("mail")
+
+
+def test_where_the_kernel_tells_nothing_a_listener_looks_by_itself(
+    file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no inotify here")
+
+    monkeypatch.setattr(listening, "DirectoryWatch", refuse)
+    test_another_driver_is_heard_of_soon(file_url)
+
+
+def test_a_store_behind_a_symbolic_link_is_heard_of(tmp_path: Path) -> None:
+    for scheme in ("json", "sqlite"):
+        real = tmp_path / "real" / scheme
+        real.parent.mkdir(exist_ok=True)
+        with open_driver(f"{scheme}:///{real}") as other:
+            other.migrate()
+            (tmp_path / scheme).symlink_to(real)
+            with open_driver(f"{scheme}:///{tmp_path}/{scheme}") as driver, closing(driver.listen("mail")) as listener:
+                assert is_quiet(listener)
+                add(other, queue="mail")
+                assert hears(listener)
 
 
 @pytest.mark.slow
@@ -200,5 +223,6 @@ def test_a_postgresql_listener_waits_while_the_server_is_away(own_server: Postgr
             own_server.start()
             assert hears(listener)
             assert is_quiet(listener)
-            driver.enqueue([new_job(queue="mail")])
+            with open_driver(url) as other:
+                other.enqueue([new_job(queue="mail")])
             assert hears(listener)

@@ -11,20 +11,18 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Enqueued,
     Extension,
-    HistoryPage,
     Job,
     JobFilter,
     Leadership,
     Lease,
     LeasedJob,
     NewJob,
-    Page,
     QueueSettings,
     Recovery,
     RetryUpdate,

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Literal
 
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.limits import MAX_DURATION
 
 Jitter = Literal["none", "proportional", "full"]
 
@@ -47,7 +48,8 @@ class Backoff:
                 seconds = min(self.cap, uniform(seconds * 0.5, seconds * 1.5))
             case "none":
                 pass
-        return timedelta(seconds=seconds)
+        # A cap may lie beyond what a date can hold.
+        return timedelta(seconds=min(seconds, MAX_DURATION.total_seconds()))
 
     def _plain_seconds(self, failures: int) -> float:
         if self.base == 0 or self.cap == 0:

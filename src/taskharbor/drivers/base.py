@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from taskharbor.core import limits as bounds
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import StoreClock, checked
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, TaskHarborError
@@ -19,15 +20,12 @@ from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Extension,
-    HistoryPage,
     Job,
     JobFilter,
     Leadership,
     Lease,
     NewJob,
-    Page,
     QueueSettings,
     Recovery,
     RetryUpdate,
@@ -60,6 +58,9 @@ Names = list[str]
 @with_promises
 class BaseDriver(SchedulingCalls):
     """The public contract over a few private operations."""
+
+    writes_in_parallel = False
+    """Whether several writers are quicker than one: a worker then keeps two batches on their way."""
 
     def __init__(self, *, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()

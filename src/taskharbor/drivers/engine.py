@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from taskharbor.core import transitions
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.errors import InvalidCursor, TaskHarborError
@@ -23,16 +24,13 @@ from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.limits import SWEEP_BATCH
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Extension,
-    HistoryPage,
     HistoryRow,
     Job,
     JobFilter,
     Leadership,
     Lease,
     LeasedJob,
-    Page,
     QueueSettings,
     Recovery,
     Schedule,

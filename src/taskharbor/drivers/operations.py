@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import utc_now
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.intake import Batch
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Extension,
-    HistoryPage,
     Job,
     JobFilter,
     Leadership,
-    Page,
     QueueSettings,
     Recovery,
     Schedule,

@@ -9,18 +9,16 @@ from typing import Any
 
 import pymysql
 
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.intake import Batch
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Extension,
-    HistoryPage,
     Job,
     JobFilter,
     Leadership,
-    Page,
     QueueSettings,
     Recovery,
     Schedule,
@@ -47,6 +45,8 @@ class MysqlDriver(BaseDriver):
     Every call borrows a connection from a small pool. A transaction that ran into a deadlock is run again, and a
     connection that the server dropped is replaced, without the caller noticing.
     """
+
+    writes_in_parallel = True
 
     def __init__(self, url: str, *, prefix: str = DEFAULT_PREFIX, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)

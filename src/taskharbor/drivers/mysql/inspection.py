@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from taskharbor.core import transitions
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
-from taskharbor.core.model import Attempt, Counts, HistoryPage, Job, JobFilter, Page, QueueSettings, Status
+from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.mysql.moves import LIVE, apply_moves, lock_jobs, save_jobs
 from taskharbor.drivers.mysql.rows import attempt_from_row, fact_from_row, filter_params, finished_job, job_from_row
 from taskharbor.drivers.mysql.store import Session, Store

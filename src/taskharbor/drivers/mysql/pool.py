@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from taskharbor.core.errors import DriverClosed, StoreUnavailable
@@ -19,6 +20,8 @@ PING_AFTER_S: Final = 1.0
 """A connection that rested longer is asked whether the server is still there."""
 WAIT_S: Final = 30.0
 """How long a call waits for a connection when all are in use."""
+
+_log: Final = logging.getLogger("taskharbor.mysql")
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
@@ -50,8 +53,9 @@ class Pool:
             connection = self._take()
             try:
                 yield connection
-            except BaseException:
+            except BaseException as error:
                 # What state it is in is anybody's guess, and the server rolls back when it goes.
+                _log.debug("dropping a connection after %s: %s", type(error).__name__, error)
                 discard(connection)
                 raise
             if process == self._process:
@@ -93,15 +97,18 @@ class Pool:
 
 def discard(connection: Connection) -> None:
     """Close a connection that may well be dead already."""
-    with suppress(Exception):
+    try:
         connection.close()
+    except Exception as error:
+        _log.debug("a connection could not be closed in good order: %s", error)
 
 
 def _answers(connection: Connection) -> bool:
     try:
         connection.ping(reconnect=False)
-    except Exception:
+    except Exception as error:
         # Whatever is wrong with it, another one is made.
+        _log.debug("a resting connection no longer answers, dropping it: %s", error)
         return False
     return True
 

@@ -9,20 +9,18 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.pq import Conninfo
 
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidURL
 from taskharbor.core.intake import Batch
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import (
     Attempt,
-    Counts,
     Extension,
-    HistoryPage,
     Job,
     JobFilter,
     Leadership,
     NewJob,
-    Page,
     QueueSettings,
     Recovery,
     Schedule,
@@ -48,6 +46,8 @@ STREAM_FROM: Final = 2_000
 
 class PostgresDriver(BaseDriver):
     """Jobs in PostgreSQL 14 or newer. `?max_size=10` in the URL bounds the connection pool."""
+
+    writes_in_parallel = True
 
     def __init__(self, url: str, *, prefix: str, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)

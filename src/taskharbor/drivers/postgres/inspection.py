@@ -10,10 +10,11 @@ from typing import Any
 from psycopg import Connection
 
 from taskharbor.core import transitions
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import MAX_ID
-from taskharbor.core.model import Attempt, Counts, HistoryPage, Job, JobFilter, Page, QueueSettings, Status
+from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.rows import attempt_from_row, fact_from_row, job_from_row

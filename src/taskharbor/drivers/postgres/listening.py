@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import logging
-import selectors
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import psycopg
 from psycopg import Connection
 
-from taskharbor.drivers.listening import BaseListener
+from taskharbor.drivers.listening import SocketListener
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
-_ENOUGH: Final = 4096
 _log: Final = logging.getLogger("taskharbor.postgres")
 
 
-class PostgresListener(BaseListener):
+class PostgresListener(SocketListener):
     """Waits for a notification about one of its queues, and for whoever wakes it.
 
     A lost connection is made again in the background, so that nobody who waits, or wakes, has to wait for that.
@@ -35,10 +31,6 @@ class PostgresListener(BaseListener):
         self._channel = channel
         self._queues = frozenset(queues)
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
-        self._inbox, self._outbox = socket.socketpair()
-        self._inbox.setblocking(False)
-        self._outbox.setblocking(False)
         self._connection: Connection[Any] | None = None
         self._is_connecting = True
         self._is_deaf = False
@@ -46,46 +38,22 @@ class PostgresListener(BaseListener):
         self._try_at = 0.0
         self._open()
 
-    def wake(self) -> None:
-        # Without a lock, so that a signal handler may do it too.
-        with suppress(OSError):  # closed, or so full that it rings already
-            self._outbox.send(b"\0")
-
     def close(self) -> None:
         with self._lock:
-            self._closed = True
-            connection, self._connection = self._connection, None
-            self._outbox.close()  # ends a wait that is going on
-        with self._turn:
-            self._inbox.close()
+            self._closed = True  # before a connection that is being made is kept
+        super().close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def _wait(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        with self._turn:
-            while not self._closed:
-                left = deadline - time.monotonic()
-                if self._wait_once(self._current(), max(0.0, left)):
-                    return True
-                if left <= 0:
-                    break
-        return False
-
-    def _wait_once(self, connection: Connection[Any] | None, timeout_s: float) -> bool:
-        """Whether anything was heard. May return before the time when nothing was."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._inbox, selectors.EVENT_READ)
-            if connection is not None:
-                selector.register(connection.pgconn.socket, selectors.EVENT_READ)
-            elif not self._is_deaf:
-                timeout_s = min(timeout_s, self._pause_s)  # to see whether it is time to connect
-            ready = [key.fileobj for key, _ in selector.select(timeout_s)]
-        if self._inbox in ready:
-            with suppress(OSError):
-                self._inbox.recv(_ENOUGH)
-            return True
-        return bool(ready) and connection is not None and self._has_news(connection)
+    def _wait_once(self, timeout_s: float) -> bool:
+        connection = self._current()
+        if connection is None and not self._is_deaf:
+            timeout_s = min(timeout_s, self._pause_s)  # to see whether it is time to connect
+        rang, news = self._select(-1 if connection is None else connection.pgconn.socket, timeout_s)
+        return rang or (news and connection is not None and self._has_news(connection))
 
     def _has_news(self, connection: Connection[Any]) -> bool:
         """Whether what the server sent is about one of our queues."""

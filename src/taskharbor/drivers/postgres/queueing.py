@@ -17,7 +17,7 @@ from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
 from taskharbor.drivers.postgres.frontier import Frontier, Point
-from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array
+from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array, time_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 
@@ -292,7 +292,7 @@ def _keys(items: Sequence[Settlement], now: datetime) -> dict[str, Any]:
     return {
         "ids": text_array([item.id for item in items]),
         "tokens": text_array([item.token for item in items]),
-        "starts": _sparse([item.started_at for item in items]),
+        "starts": time_array([item.started_at for item in items]),
         "now": now,
     }
 

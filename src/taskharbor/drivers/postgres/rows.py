@@ -93,3 +93,10 @@ def text_array(values: Sequence[str]) -> str | Sequence[str]:
     if not values or "\\" in joined or joined.count('"') != 2 * len(values) - 2:
         return values
     return f'{{"{joined}"}}'
+
+
+def time_array(values: Sequence[datetime | None]) -> str:
+    """The same for moments. Nothing but nulls is an empty array, which `unnest` fills up."""
+    if not any(values):
+        return "{}"
+    return "{" + ",".join([f'"{value.isoformat()}"' if value else "NULL" for value in values]) + "}"

@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from taskharbor.core import transitions
+from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import to_micros
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
-from taskharbor.core.model import Attempt, Counts, HistoryPage, Job, JobFilter, Page, QueueSettings, Status
+from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.rows import matches
 from taskharbor.drivers.sqlite.records import attempt_from_row, clone_params, ended_from_row, fact_from_row

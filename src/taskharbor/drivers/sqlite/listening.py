@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import TaskHarborError
-from taskharbor.drivers.listening import SteppingListener
+from taskharbor.drivers.listening import FileListener
 from taskharbor.drivers.sqlite.claiming import Claim, Claiming
 from taskharbor.drivers.sqlite.store import Connection
 
-STEP_S: Final = 0.008
 OPEN_AGAIN_S: Final = 1.0
 
 
@@ -28,44 +27,39 @@ class Listening(Claiming):
             return bool(self._due(connection, claim))
 
         mode = "ro" if self._settings.read_only else "rw"
-        return SqliteListener(lambda: self._connections.open(mode), has_work)
+        return SqliteListener(Path(self._path).resolve(), lambda: self._connections.open(mode), has_work)
 
 
-class SqliteListener(SteppingListener):
+class SqliteListener(FileListener):
     """Asks SQLite, on a connection of its own, whether others have committed. That is a look into shared memory.
 
     Only when they have does it look for work in its queues: most commits are somebody's ack.
     """
 
-    step_s = STEP_S
-
-    def __init__(self, connect: Callable[[], Connection], has_work: Callable[[Connection], bool]) -> None:
-        super().__init__()
+    def __init__(self, path: Path, connect: Callable[[], Connection], has_work: Callable[[Connection], bool]) -> None:
+        super().__init__(path.parent, path.name)
         self._connect = connect
         self._has_work = has_work
-        self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._open_at = 0.0
         self._version = -1
         self._has_changed()
 
-    def close(self) -> None:
-        super().close()
-        with self._lock:
-            self._drop()
+    def _close(self) -> None:
+        super()._close()
+        self._drop()
 
     def _has_changed(self) -> bool:
-        with self._lock:
-            try:
-                return self._look()
-            except (sqlite3.Error, TaskHarborError):
-                # The file is away, or is no store any more. Whoever works with it will say so.
-                self._drop()
-                return False
+        try:
+            return self._look()
+        except (sqlite3.Error, TaskHarborError):
+            # The file is away, or is no store any more. Whoever works with it will say so.
+            self._drop()
+            return False
 
     def _look(self) -> bool:
         if self._connection is None:
-            if self._closed or time.monotonic() < self._open_at:
+            if time.monotonic() < self._open_at:
                 return False
             self._open_at = time.monotonic() + OPEN_AGAIN_S
             self._connection = self._connect()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
+from taskharbor.core.answers import Counts
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict, TaskHarborError
-from taskharbor.core.model import Counts, HistoryRow, LeasedJob
+from taskharbor.core.model import HistoryRow, LeasedJob
 
 FEED_PATIENCE_S: Final = 20.0
 """A store may hold rows of its feed back while others write in the same server."""
