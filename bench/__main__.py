@@ -28,7 +28,13 @@ ON_POSTGRES: tuple[Scenario, ...] = (
     endurance.size,
     endurance.held_snapshot,
 )
-ON_SQLITE: tuple[Scenario, ...] = (scenarios.bulk_and_drain, scenarios.latency, crew.idle, crew.start_up, endurance.backlog)
+ON_SQLITE: tuple[Scenario, ...] = (
+    scenarios.bulk_and_drain,
+    scenarios.latency,
+    crew.idle,
+    crew.start_up,
+    endurance.backlog,
+)
 ON_MYSQL: tuple[Scenario, ...] = (scenarios.bulk_and_drain, endurance.backlog)
 
 

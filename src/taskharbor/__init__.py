@@ -30,6 +30,7 @@ from taskharbor.core.errors import (
     StoreUnavailable,
     TaskHarborError,
 )
+from taskharbor.core.fleet import Worker
 from taskharbor.core.model import (
     Attempt,
     Enqueued,
@@ -46,7 +47,6 @@ from taskharbor.core.model import (
     Schedule,
     Settlement,
     Status,
-    Worker,
 )
 from taskharbor.core.retry import Backoff
 

@@ -8,11 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from taskharbor.core.answers import HistoryPage
-from taskharbor.core.model import (
-    Leadership,
-    Recovery,
-    Status,
-)
+from taskharbor.core.fleet import Leadership, Recovery
+from taskharbor.core.model import Status
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.state import State, forget_key

@@ -26,7 +26,8 @@ from taskharbor.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from taskharbor.core.model import Settlement, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Settlement
 from taskharbor.drivers import open_driver
 from taskharbor.testing.emptying import connect
 from taskharbor.testing.helpers import add, everything, leased_job, new_job, take_ids

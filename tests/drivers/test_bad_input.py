@@ -20,7 +20,8 @@ from taskharbor.core.errors import (
     InvalidTime,
     PayloadTooLarge,
 )
-from taskharbor.core.model import Extension, JobFilter, Progress, RetryUpdate, Settlement, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Extension, JobFilter, Progress, RetryUpdate, Settlement
 from taskharbor.drivers import open_driver
 from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, everything, leased_job, new_job

@@ -18,7 +18,8 @@ from taskharbor.core.errors import (
     IdempotencyConflict,
     StoreUnavailable,
 )
-from taskharbor.core.model import Extension, Progress, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Extension, Progress
 from taskharbor.drivers.jsonfile import JsonDriver
 from taskharbor.drivers.jsonfile import driver as driver_module
 from taskharbor.testing.helpers import add, add_keyed, dead_job, done_job, everything, leased_job, new_job, take_ids

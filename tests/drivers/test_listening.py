@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from taskharbor.core.contract import Listener
-from taskharbor.core.model import Worker
+from taskharbor.core.fleet import Worker
 from taskharbor.drivers import listening, open_driver
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.servers import PostgresServer, postgres_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from taskharbor.core.model import Worker
+from taskharbor.core.fleet import Worker
 from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import add, add_all, add_keyed, new_job
 from taskharbor.testing.servers import PostgresServer

@@ -13,23 +13,21 @@ from typing import Any, Protocol, runtime_checkable
 
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.model import (
     Attempt,
     Enqueued,
     Extension,
     Job,
     JobFilter,
-    Leadership,
     Lease,
     LeasedJob,
     NewJob,
     QueueSettings,
-    Recovery,
     RetryUpdate,
     Schedule,
     Settlement,
     Status,
-    Worker,
 )
 
 Duration = timedelta | float

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Final
+
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""The first digit behind the third dash has two bits of noise."""
 
 
 class _UUIDv7:
@@ -25,12 +29,16 @@ class _UUIDv7:
             first = max(tick, self._last_tick + 1)
             self._last_tick = first + count - 1
         noise = os.urandom(8 * count).hex()
-        ids = []
-        for number in range(count):
-            head = f"{first + number:015x}"
-            tail = noise[number * 16 : number * 16 + 16]
-            variant = "89ab"[int(tail[0], 16) & 3]
-            ids.append(f"{head[:8]}-{head[8:12]}-7{head[12:]}-{variant}{tail[1:4]}-{tail[4:]}")
+        ids: list[str] = []
+        at = 0
+        for tick in range(first, first + count):
+            counter = tick & 0xFFF
+            if not (ids and counter):  # the first of its millisecond
+                head = f"{tick >> 12:012x}"
+                head = f"{head[:8]}-{head[8:]}-7"
+            variant = _VARIANTS[noise[at]]
+            ids.append(f"{head}{counter:03x}-{variant}{noise[at + 1 : at + 4]}-{noise[at + 4 : at + 16]}")
+            at += 16
         return ids
 
 

@@ -57,6 +57,8 @@ class Batch(NamedTuple):
 def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
     """Check a whole batch. Raises for the first job that cannot be taken; then nothing was written."""
     now = checked(now, "now")
+    if isinstance(jobs, NewJob):  # which is a tuple too
+        raise _no_jobs(jobs)
     try:
         iterator = iter(jobs)
     except TypeError:

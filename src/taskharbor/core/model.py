@@ -6,10 +6,10 @@ Those that come by the ten thousand a second are named tuples, which cost a fift
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from taskharbor.core.errors import InvalidInput
 
@@ -63,8 +63,25 @@ class Settle(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class _NewJob(NamedTuple):
+    type: str
+    payload: bytes
+    queue: str
+    tenant_id: str
+    id: str | None
+    meta: Mapping[str, str] | None
+    priority: int
+    run_at: datetime | None
+    expires_at: datetime | None
+    timeout: timedelta | float | None
+    max_attempts: int | None
+    idempotency_key: str | None
+    unique: tuple[str, ...]
+    key_ttl: timedelta | float | None
+    on_duplicate: str
+
+
+class NewJob(_NewJob):
     """A job as the caller describes it. `intake.admit` checks it and fills in the rest.
 
     `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`.
@@ -72,33 +89,43 @@ class NewJob:
     `idempotency_key` and `max_attempts`; `max_attempts` of None or 0 is the default of the driver's limits.
     """
 
-    type: str
-    payload: bytes = b""
-    queue: str = DEFAULT_QUEUE
-    tenant_id: str = DEFAULT_TENANT
-    id: str | None = None
-    meta: Mapping[str, str] | None = None
-    priority: int = 0
-    run_at: datetime | None = None
-    expires_at: datetime | None = None
-    timeout: timedelta | float | None = None
-    max_attempts: int | None = None
-    idempotency_key: str | None = None
-    unique: tuple[str, ...] = ("tenant", "type")
-    key_ttl: timedelta | float | None = None
-    on_duplicate: str = "return"
-    key: InitVar[str | None] = None
-    max_retries: InitVar[int | None] = None
+    __slots__ = ()
 
-    def __post_init__(self, key: str | None, max_retries: int | None) -> None:
+    def __new__(
+        cls,
+        type: str,
+        payload: bytes = b"",
+        queue: str = DEFAULT_QUEUE,
+        tenant_id: str = DEFAULT_TENANT,
+        id: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        timeout: timedelta | float | None = None,
+        max_attempts: int | None = None,
+        idempotency_key: str | None = None,
+        unique: tuple[str, ...] = ("tenant", "type"),
+        key_ttl: timedelta | float | None = None,
+        on_duplicate: str = "return",
+        key: str | None = None,
+        max_retries: int | None = None,
+    ) -> Self:
         if key is not None:
-            if self.idempotency_key not in (None, key):
+            if idempotency_key not in (None, key):
                 raise InvalidInput("key and idempotency_key are one thing under two names: give one of them")
-            object.__setattr__(self, "idempotency_key", key)
+            idempotency_key = key
         if max_retries is not None:
-            if self.max_attempts not in (None, max_retries):
+            if max_attempts not in (None, max_retries):
                 raise InvalidInput("max_retries and max_attempts are one thing under two names: give one of them")
-            object.__setattr__(self, "max_attempts", max_retries)
+            max_attempts = max_retries
+        return tuple.__new__(
+            cls,
+            (
+                type, payload, queue, tenant_id, id, meta, priority, run_at, expires_at, timeout, max_attempts,
+                idempotency_key, unique, key_ttl, on_duplicate,
+            ),
+        )  # fmt: skip
 
 
 class Enqueued(NamedTuple):
@@ -316,31 +343,6 @@ class QueueSettings:
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker process as it describes itself. The store adds `last_heartbeat`."""
-
-    id: str
-    hostname: str = ""
-    pid: int = 0
-    queues: tuple[str, ...] = ()
-    slots: int = 1
-    version: str = ""
-    started_at: datetime | None = None
-    last_heartbeat: datetime | None = None
-    meta: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """A won election: valid until `until`, and newer than every leadership with a smaller epoch."""
-
-    name: str
-    holder: str
-    epoch: int
-    until: datetime
-
-
 class Overlap(StrEnum):
     """What a schedule does when the job of its last tick has not ended yet."""
 
@@ -374,22 +376,6 @@ class Schedule:
     last_run_at: datetime | None = None
     last_job_id: str | None = None
     updated_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What one pass of `recover` found and mended."""
-
-    workers_removed: int = 0
-    leases_freed: int = 0
-    jobs_expired: int = 0
-
-    def __add__(self, other: Recovery) -> Recovery:
-        return Recovery(
-            self.workers_removed + other.workers_removed,
-            self.leases_freed + other.leases_freed,
-            self.jobs_expired + other.jobs_expired,
-        )
 
 
 JsonValue = Any

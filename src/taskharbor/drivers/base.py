@@ -16,6 +16,7 @@ from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import StoreClock, checked
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, TaskHarborError
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
 from taskharbor.core.model import (
@@ -23,15 +24,12 @@ from taskharbor.core.model import (
     Extension,
     Job,
     JobFilter,
-    Leadership,
     Lease,
     NewJob,
     QueueSettings,
-    Recovery,
     RetryUpdate,
     Settlement,
     Status,
-    Worker,
 )
 from taskharbor.drivers.checks import (
     check_count,

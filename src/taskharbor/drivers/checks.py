@@ -11,8 +11,9 @@ from taskharbor.core import limits as bounds
 from taskharbor.core.answers import Page
 from taskharbor.core.clock import checked
 from taskharbor.core.errors import InvalidCursor, InvalidInput, InvalidTime
+from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import Limits
-from taskharbor.core.model import JobFilter, Progress, RetryUpdate, Settle, Settlement, Status, Worker
+from taskharbor.core.model import JobFilter, Progress, RetryUpdate, Settle, Settlement, Status
 
 LOWEST_RATE: Final = 1 / 86_400
 """Jobs a second: one a day. Slower than that, the last of many jobs would be due after the end of time."""

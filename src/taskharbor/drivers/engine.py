@@ -19,6 +19,7 @@ from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.errors import InvalidCursor, TaskHarborError
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.ids import new_ids, new_tokens
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.limits import SWEEP_BATCH
@@ -28,15 +29,12 @@ from taskharbor.core.model import (
     HistoryRow,
     Job,
     JobFilter,
-    Leadership,
     Lease,
     LeasedJob,
     QueueSettings,
-    Recovery,
     Schedule,
     Settlement,
     Status,
-    Worker,
 )
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.operations import RedrivePlan

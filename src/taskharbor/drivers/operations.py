@@ -16,20 +16,9 @@ from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import utc_now
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
-from taskharbor.core.model import (
-    Attempt,
-    Extension,
-    Job,
-    JobFilter,
-    Leadership,
-    QueueSettings,
-    Recovery,
-    Schedule,
-    Settlement,
-    Status,
-    Worker,
-)
+from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
 from taskharbor.drivers.listening import PollingListener
 
 

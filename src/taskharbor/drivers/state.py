@@ -11,8 +11,9 @@ from typing import Any
 
 from taskharbor.core import transitions
 from taskharbor.core.errors import JobNotFound
+from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.ids import new_id
-from taskharbor.core.model import HistoryRow, Job, JobFilter, Leadership, QueueSettings, Schedule, Status, Worker
+from taskharbor.core.model import HistoryRow, Job, JobFilter, QueueSettings, Schedule, Status
 from taskharbor.drivers.rows import matches
 
 

@@ -13,19 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from taskharbor.core.clock import MICROSECOND, from_micros, to_micros
-from taskharbor.core.model import (
-    Attempt,
-    HistoryRow,
-    Job,
-    Leadership,
-    Outcome,
-    Overlap,
-    Progress,
-    QueueSettings,
-    Schedule,
-    Status,
-    Worker,
-)
+from taskharbor.core.fleet import Leadership, Worker
+from taskharbor.core.model import Attempt, HistoryRow, Job, Outcome, Overlap, Progress, QueueSettings, Schedule, Status
 from taskharbor.drivers.state import KeyRecord, State
 
 Record = Any

@@ -11,21 +11,10 @@ import pymysql
 
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
 from taskharbor.core.limits import SWEEP_BATCH, Limits
-from taskharbor.core.model import (
-    Attempt,
-    Extension,
-    Job,
-    JobFilter,
-    Leadership,
-    QueueSettings,
-    Recovery,
-    Schedule,
-    Settlement,
-    Status,
-    Worker,
-)
+from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.joining import Joiner, StoreMark, missing_in_the_callers_database, same_store
 from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, scheduling, schema, settling

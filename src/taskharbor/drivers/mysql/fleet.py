@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskharbor.core import transitions
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.limits import SWEEP_BATCH, Limits
-from taskharbor.core.model import Leadership, Recovery, Worker
 from taskharbor.drivers.mysql.claiming import expire, move, take_back
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import optional_time, sql_time

@@ -12,6 +12,7 @@ from psycopg.pq import Conninfo
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidURL
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import (
@@ -19,14 +20,11 @@ from taskharbor.core.model import (
     Extension,
     Job,
     JobFilter,
-    Leadership,
     NewJob,
     QueueSettings,
-    Recovery,
     Schedule,
     Settlement,
     Status,
-    Worker,
 )
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.operations import RedrivePlan

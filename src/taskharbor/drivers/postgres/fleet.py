@@ -10,8 +10,8 @@ from typing import Final
 from psycopg import Connection
 
 from taskharbor.core.clock import EPOCH
+from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.limits import SWEEP_BATCH
-from taskharbor.core.model import Leadership, Recovery, Worker
 from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.rows import worker_from_row
 from taskharbor.drivers.postgres.session import Row, Session

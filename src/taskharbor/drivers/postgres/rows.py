@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from taskharbor.core.model import Attempt, HistoryRow, Job, Lease, LeasedJob, Outcome, Status, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Attempt, HistoryRow, Job, Lease, LeasedJob, Outcome, Status
 from taskharbor.drivers.rows import meta_from_text, progress_from_text, timeout_from_nanos
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from taskharbor.core import transitions
 from taskharbor.core.clock import from_micros, to_micros
-from taskharbor.core.model import Leadership, Recovery, Status, Worker
+from taskharbor.core.fleet import Leadership, Recovery, Worker
+from taskharbor.core.model import Status
 from taskharbor.drivers.sqlite.claiming import Claiming
 from taskharbor.drivers.sqlite.records import micros, moment
 from taskharbor.drivers.sqlite.store import Connection

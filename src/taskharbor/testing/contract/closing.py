@@ -10,7 +10,8 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed
-from taskharbor.core.model import Extension, RetryUpdate, Schedule, Settlement, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Extension, RetryUpdate, Schedule, Settlement
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.times import NOON
 

@@ -7,7 +7,8 @@ import time
 from collections import Counter
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.model import HistoryRow, JobFilter, Leadership, Outcome, Settlement, Status
+from taskharbor.core.fleet import Leadership
+from taskharbor.core.model import HistoryRow, JobFilter, Outcome, Settlement, Status
 from taskharbor.testing.helpers import FEED_PATIENCE_S, add_all, add_keyed, failure, in_threads, new_job
 from taskharbor.testing.times import HOUR, MINUTE, NOON
 

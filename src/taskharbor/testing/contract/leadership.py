@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.model import Leadership
+from taskharbor.core.fleet import Leadership
 from taskharbor.testing.times import DAY, HOUR, MICROSECOND, MINUTE, NOON, SECOND
 
 

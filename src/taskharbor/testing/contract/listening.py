@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any, ClassVar, Final
 
 from taskharbor.core.contract import Driver, Listener
-from taskharbor.core.model import Worker
+from taskharbor.core.fleet import Worker
 from taskharbor.testing.helpers import new_job
 
 PATIENCE_S: Final = 20.0

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH, MAX_ID, MAX_KEY, MAX_META_BYTES, MAX_NAME, MAX_TENANT
-from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement, Worker
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
 from taskharbor.testing.helpers import add, new_job
 from taskharbor.testing.times import NOON
 

@@ -6,7 +6,8 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import JobNotFound, JobNotInflight
-from taskharbor.core.model import Outcome, Reason, Recovery, Status, Worker
+from taskharbor.core.fleet import Recovery, Worker
+from taskharbor.core.model import Outcome, Reason, Status
 from taskharbor.testing.helpers import (
     add,
     add_keyed,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.model import Status, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Status
 from taskharbor.testing.helpers import leased_job
 from taskharbor.testing.times import MINUTE, NOON, SECOND
 

@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict
-from taskharbor.core.model import Extension, Job, JobFilter, Progress, Schedule, Settlement, Worker
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import Extension, Job, JobFilter, Progress, Schedule, Settlement
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing.statemachine import strategies as draw
 from taskharbor.testing.statemachine.pair import Pair, Side

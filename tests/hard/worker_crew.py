@@ -1,0 +1,165 @@
+"""Worker processes for the hard tests, started as people start them, and what to ask of a store afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.model import Job, NewJob
+from taskharbor.drivers import open_driver
+from taskharbor.testing.helpers import everything
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+APP = "tests.hard.apps.crew_app:harbor"
+PATIENCE_S = 60.0
+STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server)]
+
+
+def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+    ends = time.monotonic() + patience_s
+    while not (found := condition()):
+        assert time.monotonic() < ends, f"waited {patience_s:g} s in vain until {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Site:
+    """One store, one directory, and the workers on it."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self.directory = directory
+        self.driver: Driver = open_driver(url)
+        self.driver.migrate()
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._logs = 0
+
+    def worker(
+        self, *words: str, lease: str = "1s", script: Sequence[str] = ("-m", "taskharbor"), **environment: str
+    ) -> subprocess.Popen[bytes]:
+        self._logs += 1
+        with (self.directory / f"log-{self._logs}").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, *script, "-A", APP, "worker", "--lease", lease, *words],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "TASKHARBOR_URL": self.url,
+                    "CREW_DIRECTORY": str(self.directory),
+                    "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+                    **environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._workers.append(process)
+        return process
+
+    def enqueue(self, kind: str, count: int = 1, payload: bytes = b"{}", **fields: Any) -> list[str]:
+        jobs = [NewJob(kind, payload, **fields) for _ in range(count)]
+        return [answer.id for answer in self.driver.enqueue(jobs)]
+
+    def ran(self) -> list[tuple[str, str, int, int]]:
+        """What handlers noted: what, the job, the process, the fence."""
+        try:
+            text = (self.directory / "ran").read_text()
+        except FileNotFoundError:
+            return []
+        lines = [line.split() for line in text.splitlines()]
+        return [(what, job, int(pid), int(fence)) for what, job, pid, fence in lines]
+
+    def noted(self, what: str) -> list[str]:
+        return [job for each, job, _, _ in self.ran() if each == what]
+
+    def go(self) -> None:
+        (self.directory / "go").touch()
+
+    def get(self, job: str) -> Job:
+        return self.driver.get(job)
+
+    def wait_for_ends(self, jobs: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+        def ended() -> bool:
+            counts = self.driver.counts()
+            return counts["ready"] + counts["inflight"] == 0
+
+        until(ended, "every job has ended", patience_s)
+        assert self.driver.counts().queues
+        assert len(jobs) == len(set(jobs))
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text('utf-8', 'replace')}" for path in sorted(self.directory.glob("log-*"))
+        )
+
+    def check(self, jobs: Sequence[str], **counts: int) -> None:
+        """Every job is there, ended exactly once, and is counted where it ended."""
+        found = everything(self.driver)
+        assert set(found) == set(jobs)
+        by_status = Counter(str(job.status) for job in found.values())
+        assert dict(by_status) == {name: count for name, count in counts.items() if count}
+        stated = self.driver.counts()
+        assert {name: stated[name] for name in stated if stated[name]} == dict(by_status)
+        ends: Counter[str] = Counter()
+
+        def all_ends() -> bool:
+            ends.clear()
+            cursor = None
+            while (page := self.driver.history(cursor, 10_000)).rows:
+                ends.update(row.job_id for row in page.rows if row.job is not None)
+                cursor = page.cursor
+            return len(ends) >= len(jobs)
+
+        until(all_ends, "history has everything", 15.0)
+        assert ends == dict.fromkeys(jobs, 1), "a job ended twice, or without a trace"
+
+    def close(self) -> None:
+        for process in self._workers:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait(10)
+        self.driver.close()
+
+
+@contextmanager
+def site(url: str, directory: Path) -> Iterator[Site]:
+    made = Site(url, directory)
+    try:
+        yield made
+    except BaseException:
+        print(made.logs())
+        raise
+    finally:
+        made.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
