@@ -24,7 +24,7 @@ from taskharbor.core.errors import (
 BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR})
 """After one of these the connection is not worth keeping."""
-_MAGIC: Final = b"SQLite format 3\0"
+SMALLEST_DATABASE: Final = 512
 
 
 def code_of(error: BaseException) -> int:
@@ -79,14 +79,18 @@ def translate_for_caller(error: BaseException) -> TaskHarborError:
 
 
 def refuse_foreign(path: str) -> None:
-    """SQLite itself takes a short file of any kind for an empty database, and would write over it."""
+    """SQLite itself takes a very short file of any kind for an empty database, and would write over it. Of longer ones
+    it looks at the first bytes.
+
+    Only the size is asked for, because the file must not be opened: closing it again would drop every lock that this
+    process holds on it, and the next process to leave would then delete the log that we go on writing to.
+    """
     try:
-        with Path(path).open("rb") as file:
-            beginning = file.read(len(_MAGIC))
+        size = os.stat(path).st_size
     except OSError:
         return  # SQLite will say what is wrong with it
-    if beginning and beginning != _MAGIC:
-        raise _corrupt(path, "its first bytes are different")
+    if 0 < size < SMALLEST_DATABASE:
+        raise _corrupt(path, "it is too short to be one")
 
 
 def _corrupt(path: str, why: str) -> StoreCorrupt:
