@@ -13,22 +13,60 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskharbor import __version__
-from taskharbor.cli import demo, migrate
-from taskharbor.cli.options import shared_options
+from taskharbor.cli import (
+    bench,
+    completion,
+    demo,
+    dlq,
+    doctor,
+    enqueue,
+    jobs,
+    later,
+    migrate,
+    queues,
+    schedules,
+    stats,
+    worker,
+    workers,
+)
+from taskharbor.cli.options import hold_back_defaults, resolve, shared_options
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 
 DONE: Final = 0
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
-_VERBS: Final = (migrate, demo)
+_VERBS: Final = (
+    worker,
+    enqueue,
+    jobs,
+    dlq,
+    queues,
+    workers,
+    schedules,
+    stats,
+    migrate,
+    doctor,
+    bench,
+    demo,
+    completion,
+    later,
+)
 
 _EPILOG: Final = """\
 examples:
   taskharbor demo                                    see the life of a few jobs, on a throw-away SQLite file
+  taskharbor -A shop.jobs:harbor worker -q default:10,mail:2       run jobs
+  taskharbor enqueue email.send '{"to": "ada@example.com"}' --queue mail --delay 5m
+  taskharbor jobs list --status dlq                  what did not work
+  taskharbor dlq redrive --type email.send --rate 10/s             and once more
+  taskharbor stats --watch                           what is going on
+  taskharbor doctor                                  whether the store is in order
   taskharbor --url sqlite:///jobs.db migrate         create or update the tables of a store
-  taskharbor --url postgresql://app@db/shop migrate --sql    print the SQL instead of running it
 
-The store is --url, else the environment's TASKHARBOR_URL, else sqlite:///taskharbor.db; the demo looks at --url only.
+The store is --url, else that of the application (-A), else the environment's TASKHARBOR_URL, else url in
+taskharbor.toml, else sqlite:///taskharbor.db; the demo looks at --url only.
+Every flag has a name in the environment (--log-level is TASKHARBOR_LOG_LEVEL) and in taskharbor.toml (log-level),
+looked for here and in the directories above. Flags win over the environment, the environment over the file.
 Exit codes: 0 done, 1 it failed, 2 wrong usage. Errors are one plain line on standard error, with --json too.
 """
 
@@ -52,14 +90,19 @@ def run(words: Sequence[str] | None = None) -> int:
 
 def _code(words: Sequence[str] | None) -> int:
     try:
-        arguments = build_parser().parse_args(words)
-        code: int = arguments.run(arguments)
+        parser = build_parser()
+        code: int = _run_verb(parser.parse_args(words), parser)
     except SystemExit as exit:
         # How argparse ends after --help, --version and wrong usage.
         return exit.code if isinstance(exit.code, int) else DONE
     except TaskHarborError as error:
         print(f"taskharbor: {_one_line(error)}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
+    return code
+
+
+def _run_verb(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    code: int = arguments.run(resolve(arguments, parser))
     return code
 
 
@@ -74,13 +117,14 @@ def build_parser() -> argparse.ArgumentParser:
         description="A durable task queue whose guarantees are the same on every store.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[shared_options(defaults=True)],
+        parents=[shared_options()],
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"taskharbor {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in _VERBS:
         verb.add_to(verbs)
+    hold_back_defaults(parser)
     return parser
 
 

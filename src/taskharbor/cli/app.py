@@ -1,0 +1,116 @@
+"""`-A module:harbor`: from the words to the application's Harbor."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from taskharbor.core.errors import InvalidInput, TaskHarborError
+
+if TYPE_CHECKING:
+    from taskharbor.app import Harbor
+
+
+class BrokenApplication(TaskHarborError):
+    """The module of the application is there, and raised an error while it was imported."""
+
+
+def required_app(arguments: argparse.Namespace) -> Harbor:
+    if not arguments.app:
+        raise InvalidInput(
+            "this needs the application's handlers: name where its Harbor is, such as -A shop.jobs:harbor, "
+            "or set TASKHARBOR_APP"
+        )
+    return load_app(arguments)
+
+
+def load_app(arguments: argparse.Namespace) -> Harbor:
+    """The Harbor that `-A` names, on the store that `--url` names if the application leaves it open."""
+    from taskharbor.cli.options import given_url
+    from taskharbor.drivers.opening import redacted
+
+    asked = given_url(arguments)
+    if asked or arguments.url:
+        # `Harbor()` looks here, and so do the processes that a worker may start.
+        os.environ["TASKHARBOR_URL"] = asked or arguments.url
+    harbor = find_harbor(arguments.app)
+    if asked is not None and harbor.url != asked:
+        raise InvalidInput(
+            f"{arguments.app} keeps its jobs in {redacted(harbor.url)}, which is not --url: leave --url out, or write "
+            "Harbor() without a store, so that the command line and the environment decide"
+        )
+    return harbor
+
+
+def find_harbor(name: str) -> Harbor:
+    from taskharbor.app import Harbor
+
+    module_name, _, attribute = name.partition(":")
+    if not module_name or (":" in name and not attribute):
+        raise InvalidInput(f"-A takes MODULE:HARBOR, such as shop.jobs:harbor, got {name!r}")
+    module = _import(module_name)
+    if attribute:
+        found = module
+        for part in attribute.split("."):
+            if not hasattr(found, part):
+                raise InvalidInput(f"{module_name} has no {attribute!r}: {_cure(module, Harbor)}")
+            found = getattr(found, part)
+        if not isinstance(found, Harbor):
+            raise InvalidInput(f"{name} is no Harbor but of the type {type(found).__name__}: {_cure(module, Harbor)}")
+        return found
+    names = _harbors(module, Harbor)
+    different = {id(getattr(module, each)) for each in names}
+    if len(different) == 1:
+        harbor: Harbor = getattr(module, names[0])
+        return harbor
+    if names:
+        raise InvalidInput(f"{module_name} has several: say which, as -A {module_name}:{names[0]} ({', '.join(names)})")
+    raise InvalidInput(f"{module_name} {_cure(module, Harbor)}")
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            hint = " (a module's name has dots, and no .py)" if "/" in name or name.endswith(".py") else ""
+            raise InvalidInput(
+                f"there is no module {missing!r}{hint}: run this where it can be imported from, now {here}, "
+                "or put its directory into PYTHONPATH"
+            ) from None
+        raise BrokenApplication(
+            f"{name} cannot be imported: it needs the module {missing!r}, which is not installed"
+        ) from error
+    except TaskHarborError:
+        raise
+    except (Exception, SystemExit) as error:
+        # A module may do anything while it is imported, even end the process.
+        from taskharbor.drivers.opening import _LOGIN
+
+        said = _LOGIN.sub(r"\1:***@", str(error))  # it may quote the URL of a store, or of anything else
+        raise BrokenApplication(
+            f"{name} cannot be imported: {type(error).__name__}: {said}; python -c 'import {name}' shows where"
+        ) from error
+
+
+def _harbors(module: ModuleType, kind: type) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, kind)]
+
+
+def _cure(module: ModuleType, kind: type) -> str:
+    names = _harbors(module, kind)
+    if names:
+        return f"did you mean {module.__name__}:{names[0]}?"
+    near = get_close_matches("harbor", vars(module), n=1)
+    hint = f" (it has {near[0]!r}, which is none)" if near else ""
+    return f"has no Harbor in it{hint}: write harbor = Harbor(…) there, or name another module"

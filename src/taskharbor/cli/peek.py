@@ -1,0 +1,118 @@
+"""A look into the tables where the driver contract has no question for it. Reads only, and only ours.
+
+This is the one place outside a driver that knows of its sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.core.clock import from_micros, to_micros
+
+if TYPE_CHECKING:
+    from taskharbor.core.contract import Driver
+
+Row = tuple[Any, ...]
+
+RECENT_ROWS: Final = 5_000
+_OLDEST: Final = "SELECT queue, min(due_at) FROM th_jobs WHERE status = 'ready' AND due_at <= :now GROUP BY queue"
+_OVERDUE: Final = "SELECT count(*) FROM th_jobs WHERE status = 'inflight' AND lease_expires_at < :limit"
+_OLDEST_DEAD: Final = "SELECT min(dlq_failed_at) FROM th_jobs WHERE status = 'dlq'"
+_RECENT: Final = {
+    "sqlite": "SELECT at, outcome FROM th_history ORDER BY seq DESC LIMIT :limit",
+    "postgres": "SELECT at, outcome FROM th_history ORDER BY xid DESC, seq DESC LIMIT :limit",
+    "mysql": "SELECT at, outcome FROM th_history ORDER BY seq DESC LIMIT :limit",
+}
+
+
+def kind_of(driver: Driver) -> str:
+    """`memory`, `jsonfile`, `sqlite`, `postgres`, `mysql`, or "" for somebody else's driver."""
+    module = type(driver).__module__.split(".")
+    return module[2] if module[:2] == ["taskharbor", "drivers"] else ""
+
+
+def has_tables(driver: Driver) -> bool:
+    return kind_of(driver) in _RECENT
+
+
+def select(driver: Any, sql: str, **values: Any) -> Sequence[Row]:
+    """The rows of a query that is written like those in our .sql files."""
+    from taskharbor.drivers.sqlfiles import _prefixed, _styled
+
+    kind = kind_of(driver)
+    if kind == "sqlite":
+        params = {name: to_micros(value) if isinstance(value, datetime) else value for name, value in values.items()}
+        with driver._reading() as connection:
+            rows: Sequence[Row] = connection.execute(_prefixed(sql, driver._prefix), params).fetchall()
+        return rows
+    if kind == "postgres":
+        query = _styled(_prefixed(sql, driver._prefix), "pyformat").encode()
+        found: Sequence[Row] = driver._session.transact(lambda c: c.execute(query, values).fetchall())
+        return found
+    text = _styled(_prefixed(sql, driver._store._prefix), "pyformat")
+
+    def read(session: Any) -> Sequence[Row]:
+        session._execute(session._cursor.mogrify(text, values))
+        answer: Sequence[Row] = session._cursor.fetchall()
+        return answer
+
+    answer: Sequence[Row] = driver._store.read(read)
+    return answer
+
+
+def _moment(value: Any) -> datetime:
+    """A time as a table has it: microseconds in SQLite, datetimes elsewhere."""
+    if isinstance(value, int):
+        return from_micros(value)
+    moment: datetime = value
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def oldest_due(driver: Any, now: datetime) -> dict[str, datetime]:
+    """For each queue, since when its oldest runnable job has been waiting."""
+    if has_tables(driver):
+        return {queue: _moment(at) for queue, at in select(driver, _OLDEST, now=now)}
+    oldest: dict[str, datetime] = {}
+    if kind_of(driver):
+        with driver._reading() as state:
+            for job in state.jobs.values():
+                if job.status.value == "ready" and job.due_at <= now:
+                    oldest[job.queue] = min(job.due_at, oldest.get(job.queue, job.due_at))
+    return oldest
+
+
+def recent(driver: Any) -> list[tuple[datetime, str]]:
+    """The last things that happened: when, and with what outcome. The newest first, and so many at most."""
+    if has_tables(driver):
+        found = select(driver, _RECENT[kind_of(driver)], limit=RECENT_ROWS)
+        return [(_moment(at), outcome) for at, outcome in found]
+    if not kind_of(driver):
+        return []
+    with driver._reading() as state:
+        rows = [state.history[number] for number in list(state.history)[-RECENT_ROWS:]]
+    return [(row.at, row.outcome.value) for row in reversed(rows)]
+
+
+def overdue(driver: Any, now: datetime, by: timedelta) -> int:
+    """Jobs whose lease ended longer ago than that, and that nobody has taken back."""
+    if has_tables(driver):
+        return int(select(driver, _OVERDUE, limit=now - by)[0][0])
+    if not kind_of(driver):
+        return 0
+    with driver._reading() as state:
+        ends = [job.lease_expires_at for job in state.jobs.values() if job.status.value == "inflight"]
+    return sum(end is not None and end < now - by for end in ends)
+
+
+def oldest_dead(driver: Any) -> datetime | None:
+    """Since when the oldest job of the DLQ has been there."""
+    if has_tables(driver):
+        at = select(driver, _OLDEST_DEAD)[0][0]
+        return None if at is None else _moment(at)
+    if not kind_of(driver):
+        return None
+    with driver._reading() as state:
+        times = [job.dlq_failed_at for job in state.jobs.values() if job.status.value == "dlq"]
+    return min((time for time in times if time is not None), default=None)

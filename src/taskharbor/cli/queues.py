@@ -1,0 +1,85 @@
+"""`taskharbor queues`: what waits where, and the tap of each queue."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from taskharbor.cli.options import Verbs, add_group, add_verb
+
+_DESCRIPTION: Final = """\
+See what waits where, and close or open the tap of a queue.
+
+examples:
+  taskharbor queues list
+  taskharbor queues pause mail
+"""
+_LIST: Final = """\
+List the queues with their jobs by state.
+
+examples:
+  taskharbor queues list
+  taskharbor queues list --json
+"""
+_PAUSE: Final = """\
+Stop handing out the jobs of queues. Running jobs go on, and new ones may still be enqueued.
+
+examples:
+  taskharbor queues pause mail
+"""
+_RESUME: Final = """\
+Hand out the jobs of queues again.
+
+examples:
+  taskharbor queues resume mail
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    group = add_group(verbs, "queues", help="what waits where; pause and resume", description=_DESCRIPTION)
+    parser = add_verb(group, "list", help="list the queues with their jobs by state", description=_LIST)
+    parser.set_defaults(run=run_list)
+    parser = add_verb(group, "pause", help="stop handing out the jobs of queues", description=_PAUSE)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=lambda arguments: run_tap(arguments, paused=True))
+    parser = add_verb(group, "resume", help="hand them out again", description=_RESUME)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=lambda arguments: run_tap(arguments, paused=False))
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import Table, print_json, show
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        counts = driver.counts()
+        paused = {queue.name: queue.paused for queue in driver.queues()}
+    names = sorted(counts.queues.keys() | paused.keys())
+    empty = dict.fromkeys(counts, 0)
+    if arguments.json:
+        queues = [
+            {"name": name, "paused": paused.get(name, False), "counts": counts.queues.get(name, empty)}
+            for name in names
+        ]
+        print_json({"queues": queues})
+        return 0
+    rows = [
+        (name, "paused" if paused.get(name) else "open", *counts.queues.get(name, empty).values()) for name in names
+    ]
+    show(Table(("queue", "tap", *empty), rows, empty="no queues yet: one comes with its first job"))
+    return 0
+
+
+def run_tap(arguments: argparse.Namespace, *, paused: bool) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+
+    with opened(arguments, create=True) as driver:
+        for name in arguments.names:
+            (driver.pause if paused else driver.resume)(name)
+    if arguments.json:
+        print_json({"queues": [{"name": name, "paused": paused} for name in arguments.names]})
+    else:
+        for name in arguments.names:
+            print(f"{cleaned(name)} is {'paused' if paused else 'open again'}")
+    return 0

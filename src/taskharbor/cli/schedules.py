@@ -1,0 +1,142 @@
+"""`taskharbor schedules`: what runs again and again."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from taskharbor.cli.options import Verbs, add_group, add_verb
+
+_DESCRIPTION: Final = """\
+See what runs again and again; pause, resume, or run it at once.
+
+examples:
+  taskharbor schedules list
+  taskharbor schedules run nightly-report
+"""
+_LIST: Final = """\
+List the schedules with their last and next run.
+
+examples:
+  taskharbor schedules list
+  taskharbor schedules list --json
+"""
+_PAUSE: Final = """\
+Pause schedules: their ticks pass without a job, also after a restart of the workers, until somebody resumes them.
+
+examples:
+  taskharbor schedules pause nightly-report
+"""
+_RESUME: Final = """\
+Resume schedules. Ticks that passed meanwhile are not made up for.
+
+examples:
+  taskharbor schedules resume nightly-report
+"""
+_RUN: Final = """\
+Enqueue one job of each schedule at once, beside its ticks, paused or not.
+
+examples:
+  taskharbor schedules run nightly-report
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    group = add_group(verbs, "schedules", help="what runs again and again", description=_DESCRIPTION)
+    parser = add_verb(group, "list", help="list them with their last and next run", description=_LIST)
+    parser.set_defaults(run=run_list)
+    parser = add_verb(group, "pause", help="let their ticks pass without a job", description=_PAUSE)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=lambda arguments: run_pause(arguments, paused=True))
+    parser = add_verb(group, "resume", help="let them run again", description=_RESUME)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=lambda arguments: run_pause(arguments, paused=False))
+    parser = add_verb(group, "run", help="enqueue one job of each at once", description=_RUN)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=run_now)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.form import ago, data_of, iso
+    from taskharbor.cli.output import Table, print_json, show
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        now = driver.now()
+        schedules = driver.schedules()
+    if arguments.json:
+        listed = []
+        for schedule in schedules:
+            payload, encoding = data_of(schedule.payload)
+            listed.append(
+                {
+                    "name": schedule.name,
+                    "spec": schedule.spec,
+                    "timezone": schedule.timezone,
+                    "type": schedule.type,
+                    "queue": schedule.queue,
+                    "tenant_id": schedule.tenant_id,
+                    "priority": schedule.priority,
+                    "payload": payload,
+                    "payload_encoding": encoding,
+                    "overlap": str(schedule.overlap),
+                    "paused": schedule.paused,
+                    "next_run_at": iso(schedule.next_run_at),
+                    "last_run_at": iso(schedule.last_run_at),
+                    "last_job_id": schedule.last_job_id,
+                }
+            )
+        print_json({"schedules": listed})
+        return 0
+    rows = [
+        (
+            schedule.name,
+            schedule.spec,
+            schedule.timezone,
+            schedule.type,
+            schedule.queue,
+            "paused" if schedule.paused else "on",
+            ago(schedule.last_run_at, now) or "never",
+            "" if schedule.paused else ago(schedule.next_run_at, now),
+            schedule.last_job_id,
+        )
+        for schedule in schedules
+    ]
+    headings = ("name", "when", "time zone", "type", "queue", "state", "last run", "next run", "last job")
+    show(Table(headings, rows, empty="no schedules: a worker brings those of its application (@harbor.periodic)"))
+    return 0
+
+
+def run_pause(arguments: argparse.Namespace, *, paused: bool) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        for name in arguments.names:
+            driver.get_schedule(name)  # all are there before any is touched
+        for name in arguments.names:
+            driver.pause_schedule(name, paused=paused)
+    if arguments.json:
+        print_json({"schedules": [{"name": name, "paused": paused} for name in arguments.names]})
+    else:
+        for name in arguments.names:
+            print(f"{cleaned(name)} is {'paused' if paused else 'on again'}")
+    return 0
+
+
+def run_now(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+    from taskharbor.worker.scheduler import run_now as enqueue_now
+
+    with opened(arguments) as driver:
+        for name in arguments.names:
+            driver.get_schedule(name)
+        now = driver.now()
+        ids = {name: enqueue_now(driver, name, now) for name in arguments.names}
+    if arguments.json:
+        print_json({"jobs": [{"schedule": name, "id": id} for name, id in ids.items()]})
+    else:
+        for name, id in ids.items():
+            print(f"{id} enqueued for {cleaned(name)}")
+    return 0

@@ -1,0 +1,181 @@
+"""`taskharbor stats`: what is going on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.cli.options import Verbs, add_verb
+from taskharbor.cli.values import positive_duration
+
+if TYPE_CHECKING:
+    from taskharbor.cli.output import Screen
+    from taskharbor.core.contract import Driver
+
+WINDOW: Final = timedelta(minutes=5)
+_SHARE: Final = 0.2
+"""The part of the time that --watch may spend asking: a large store is asked less often."""
+_ATTEMPTS: Final = ("succeeded", "retried", "dead", "lapsed", "cancelled")
+_FAILURES: Final = ("retried", "dead", "lapsed")
+
+_DESCRIPTION: Final = """\
+Show jobs by queue and state, how long the oldest has been waiting, what was run in the last minutes and how much of
+it failed, the workers, and their leader. With --watch again and again, until Ctrl-C; as JSON, one line each time.
+
+examples:
+  taskharbor stats
+  taskharbor stats --watch
+  taskharbor stats --json
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    parser = add_verb(verbs, "stats", help="what is going on", description=_DESCRIPTION)
+    parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    parser.add_argument(
+        "--interval",
+        type=positive_duration,
+        default=timedelta(seconds=1),
+        metavar="TIME",
+        help="with --watch: how often (default: 1s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import print_json, show
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        if arguments.watch:
+            return _watch(driver, arguments)
+        stats = collect(driver)
+    if arguments.json:
+        print_json(stats)
+    else:
+        show(*screen(stats).parts)
+    return 0
+
+
+def collect(driver: Driver) -> dict[str, Any]:
+    """Everything at one time, as JSON has it."""
+    from taskharbor.cli import peek
+    from taskharbor.cli.form import is_alive, iso
+    from taskharbor.cli.workers import DEAD_AFTER
+
+    now = driver.now()
+    counts = driver.counts()
+    paused = {queue.name for queue in driver.queues() if queue.paused}
+    oldest = peek.oldest_due(driver, now)
+    workers = driver.workers()
+    alive = [worker for worker in workers if is_alive(worker, now, DEAD_AFTER)]
+    leaders = [leader for leader in driver.leaders() if leader.until > now]
+    names = sorted(counts.queues.keys() | paused)
+    return {
+        "at": iso(now),
+        "counts": {**counts, "scheduled": counts.scheduled},
+        "queues": [
+            {
+                "name": name,
+                "paused": name in paused,
+                "counts": counts.queues.get(name, dict.fromkeys(counts, 0)),
+                "oldest_ready_s": round((now - oldest[name]).total_seconds(), 3) if name in oldest else None,
+            }
+            for name in names
+        ],
+        "recent": rates(peek.recent(driver), now),
+        "workers": {"alive": len(alive), "silent": len(workers) - len(alive), "slots": sum(w.slots for w in alive)},
+        "leaders": [{"name": each.name, "holder": each.holder, "epoch": each.epoch} for each in leaders],
+    }
+
+
+def rates(rows: list[tuple[datetime, str]], now: datetime) -> dict[str, Any]:
+    """Attempts a second, and the part of them that failed, over the window or as much of it as is known."""
+    from taskharbor.cli.peek import RECENT_ROWS
+
+    inside = [(at, outcome) for at, outcome in rows if now - at <= WINDOW]
+    attempts = [outcome for _, outcome in inside if outcome in _ATTEMPTS]
+    # So many happened that only the last of them were read: the window is as long as they reach back.
+    cut = len(rows) >= RECENT_ROWS and len(inside) == len(rows)
+    window = max((now - min(at for at, _ in inside)).total_seconds(), 0.001) if cut else WINDOW.total_seconds()
+    failed = sum(outcome in _FAILURES for outcome in attempts)
+    return {
+        "window_s": round(window, 3),
+        "attempts": len(attempts),
+        "failed": failed,
+        "per_second": round(len(attempts) / window, 3),
+        "failure_rate": round(failed / len(attempts), 4) if attempts else 0.0,
+    }
+
+
+def screen(stats: dict[str, Any]) -> Screen:
+    from taskharbor.cli.form import span
+    from taskharbor.cli.output import Screen, Table
+
+    counts: dict[str, int] = stats["counts"]
+    states = [state for state in counts if state != "scheduled"]
+    rows = [
+        (
+            queue["name"],
+            "paused" if queue["paused"] else "open",
+            *(queue["counts"][state] for state in states),
+            "" if queue["oldest_ready_s"] is None else span(queue["oldest_ready_s"]),
+        )
+        for queue in stats["queues"]
+    ]
+    if len(rows) > 1:
+        rows.append(("all", "", *(counts[state] for state in states), ""))
+    recent, workers = stats["recent"], stats["workers"]
+    silent = f", {workers['silent']} silent" if workers["silent"] else ""
+    leaders = ", ".join(f"{each['holder']} (epoch {each['epoch']})" for each in stats["leaders"]) or "none"
+    ran = f"{recent['attempts']:,} attempts, {recent['per_second']:,.1f} a second, {recent['failure_rate']:.1%} failed"
+    lines = [
+        f"scheduled for later: {counts['scheduled']:,}",
+        f"last {span(recent['window_s'])}: {ran}",
+        f"workers: {workers['alive']} alive with {workers['slots']} slots{silent}; leader: {leaders}",
+    ]
+    headings = ("queue", "tap", *states, "oldest ready")
+    return Screen([Table(headings, rows, empty="no jobs yet"), "\n".join(lines)])
+
+
+def _watch(driver: Driver, arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import has_rich
+
+    interval = arguments.interval.total_seconds()
+    try:
+        if arguments.json:
+            _repeat(driver, interval, lambda stats: print(json.dumps(stats), flush=True))
+        elif has_rich():
+            _watch_with_rich(driver, interval)
+        else:
+            _repeat(driver, interval, _redraw)
+    except KeyboardInterrupt:
+        pass  # how one ends it
+    return 0
+
+
+def _repeat(driver: Driver, interval: float, draw: Any) -> Any:
+    while True:
+        began = time.monotonic()
+        stats = collect(driver)
+        took = time.monotonic() - began
+        draw(stats)
+        time.sleep(max(interval - took, took * (1 / _SHARE - 1), 0.01))
+
+
+def _redraw(stats: dict[str, Any]) -> None:
+    clear = "\x1b[H\x1b[J" if sys.stdout.isatty() else ""
+    print(f"{clear}{stats['at']}\n\n{screen(stats).plain()}\n", flush=True)
+
+
+def _watch_with_rich(driver: Driver, interval: float) -> None:
+    from rich.live import Live
+
+    from taskharbor.cli.output import renderable
+
+    with Live(auto_refresh=False, screen=True) as live:
+        _repeat(driver, interval, lambda stats: live.update(renderable(screen(stats)), refresh=True))

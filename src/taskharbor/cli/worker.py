@@ -1,0 +1,174 @@
+"""`taskharbor worker`: run jobs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.cli.options import Verbs, add_verb, flag_of, options_of
+from taskharbor.cli.values import positive, positive_duration, queues
+from taskharbor.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from taskharbor.app import Harbor
+    from taskharbor.worker.tally import Tally
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_DESCRIPTION: Final = """\
+Run the jobs of an application until told to stop.
+
+Ctrl-C or SIGTERM lets running handlers finish within the grace time and puts back what did not; a second one stops
+at once. With --drain the worker ends when nothing is left to run, and says what it did.
+
+examples:
+  taskharbor -A shop.jobs:harbor worker
+  taskharbor -A shop.jobs:harbor worker -q default:10,mail:2
+  taskharbor -A shop.jobs:harbor worker --processes 4 --log-format json
+  taskharbor -A shop.jobs:harbor worker --drain --json
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    parser = add_verb(verbs, "worker", help="run jobs", description=_DESCRIPTION)
+    parser.add_argument(
+        "-q",
+        "--queues",
+        type=queues,
+        metavar="NAME[:SLOTS],…",
+        help="the queues to serve, each with the jobs it may run at once (default: all that the tasks name)",
+    )
+    parser.add_argument(
+        "--concurrency", type=positive, metavar="N", help="slots of each queue that has no number of its own"
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="so many processes, each with these slots (default: 1)",
+    )
+    parser.add_argument("--drain", action="store_true", help="end when nothing is left to run, and print the counts")
+    parser.add_argument("--max-jobs", type=positive, metavar="N", help="end after so many jobs")
+    parser.add_argument(
+        "--grace", type=positive_duration, metavar="TIME", help="time for running handlers to finish (default: 25s)"
+    )
+    parser.add_argument(
+        "--lease", type=positive_duration, metavar="TIME", help="how long a silent worker keeps its jobs (default: 30s)"
+    )
+    parser.add_argument("--take-all", action="store_true", help="also take types without a handler, to the DLQ")
+    parser.add_argument("--name", metavar="NAME", help="what the worker is called (default: host and process id)")
+    parser.add_argument("--log-level", choices=_LEVELS, default="info", help="(default: info)")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="(default: text)")
+    parser.set_defaults(run=run)
+
+
+def worker_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `harbor.worker`: only what was asked for, so that its own defaults hold."""
+    settings: dict[str, Any] = {
+        "concurrency": arguments.concurrency,
+        "max_jobs": arguments.max_jobs,
+        "name": arguments.name,
+        "lease_s": None if arguments.lease is None else arguments.lease.total_seconds(),
+        "grace_s": None if arguments.grace is None else arguments.grace.total_seconds(),
+        "take_all": arguments.take_all or None,
+        "queues": _queues(arguments),
+    }
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _queues(arguments: argparse.Namespace) -> list[str] | dict[str, int] | None:
+    asked: dict[str, int | None] | None = arguments.queues
+    if asked is None:
+        return None
+    if all(slots is None for slots in asked.values()):
+        return list(asked)
+    default = arguments.concurrency or 10
+    return {name: default if slots is None else slots for name, slots in asked.items()}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.app import required_app
+    from taskharbor.worker.logs import log_to
+
+    harbor = required_app(arguments)
+    if not harbor.tasks and not arguments.take_all:
+        raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
+    log_to(level=arguments.log_level, format=arguments.log_format)
+    settings = worker_settings(arguments)
+    if arguments.processes > 1:
+        return _run_many(arguments, harbor, settings)
+    worker = harbor.worker(**settings)
+    _announce(harbor, settings, worker.id, arguments.log_format)
+    try:
+        counts = worker.drain() if arguments.drain else worker.run()
+    finally:
+        harbor.close()
+    if arguments.drain:
+        _print_counts(arguments, counts)
+    return 0
+
+
+def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> int:
+    from taskharbor.worker import supervisor
+
+    if arguments.name is not None:
+        raise InvalidInput("--name is for one process: two workers of one name would take each other for themselves")
+    if arguments.drain and arguments.json:
+        raise InvalidInput("--drain --json is for one process: several would each print a document")
+    _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
+    harbor.close()  # each process opens the store for itself
+    return supervisor.run(arguments.app, arguments.processes, words_for_one(arguments))
+
+
+def words_for_one(arguments: argparse.Namespace) -> list[str]:
+    """The flags that were typed, for one process of several. Environment and file, it reads by itself."""
+    words = ["--processes", "1"]
+    for action in options_of(arguments.leaf):
+        value = vars(arguments)[action.dest]
+        if action.dest not in arguments.given or action.dest in ("processes", "app", "url", "json"):
+            continue
+        words.append(flag_of(action))
+        if action.nargs != 0:
+            words.append(_text(value))
+    return words
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return str(value.total_seconds())
+    if isinstance(value, dict):
+        return ",".join(name if slots is None else f"{name}:{slots}" for name, slots in value.items())
+    return str(value)
+
+
+def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: str) -> None:
+    """One line, on standard error like the log, so that what --drain prints stays alone."""
+    import logging
+
+    from taskharbor.drivers.opening import redacted
+
+    asked = settings.get("queues")
+    slots = settings.get("concurrency", 10)
+    if asked is None:
+        asked = sorted({"default", *(task.queue for task in harbor.tasks.values())})
+    shown = ", ".join(f"{queue}:{asked[queue] if isinstance(asked, dict) else slots}" for queue in asked)
+    count = len(harbor.tasks)
+    handlers = f"{count} handler{'' if count == 1 else 's'}"
+    line = f"worker {name} on {redacted(harbor.url)}: {shown}; {handlers}"
+    if log_format == "json":
+        logging.getLogger("taskharbor.cli").info(line)
+    else:
+        print(f"taskharbor {line}", file=sys.stderr)
+
+
+def _print_counts(arguments: argparse.Namespace, counts: Tally) -> None:
+    from taskharbor.cli.output import Table, print_json, show
+
+    found = asdict(counts)
+    if arguments.json:
+        print_json({"counts": found})
+    else:
+        show(Table(tuple(found), [tuple(found.values())]))

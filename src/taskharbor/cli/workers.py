@@ -1,0 +1,72 @@
+"""`taskharbor workers`: who runs jobs, and who leads."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from typing import Final
+
+from taskharbor.cli.options import Verbs, add_verb
+
+DEAD_AFTER: Final = timedelta(seconds=30)
+
+_DESCRIPTION: Final = """\
+List the workers with their last sign of life, and who leads them.
+
+examples:
+  taskharbor workers
+  taskharbor workers --json
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    parser = add_verb(verbs, "workers", help="who runs jobs, and who leads", description=_DESCRIPTION)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.form import ago, is_alive, iso, worker_data
+    from taskharbor.cli.output import Table, print_json, show
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        now = driver.now()
+        workers = driver.workers()
+        leaders = driver.leaders()
+    if arguments.json:
+        print_json(
+            {
+                "workers": [worker_data(worker, now, DEAD_AFTER) for worker in workers],
+                "leaders": [
+                    {
+                        "name": leader.name,
+                        "holder": leader.holder,
+                        "epoch": leader.epoch,
+                        "until": iso(leader.until),
+                        "current": leader.until > now,
+                    }
+                    for leader in leaders
+                ],
+            }
+        )
+        return 0
+    rows = [
+        (
+            worker.id,
+            "alive" if is_alive(worker, now, DEAD_AFTER) else "silent",
+            ago(worker.last_heartbeat, now),
+            worker.hostname,
+            worker.pid,
+            ",".join(worker.queues),
+            worker.slots,
+            worker.version,
+            ago(worker.started_at, now),
+        )
+        for worker in workers
+    ]
+    headings = ("worker", "state", "heard of", "host", "pid", "queues", "slots", "version", "started")
+    show(Table(headings, rows, empty="no workers: start one with `taskharbor -A module:harbor worker`"))
+    for leader in leaders:
+        if leader.until > now:
+            show(f"leader ({leader.name}): {leader.holder}, epoch {leader.epoch}, until {ago(leader.until, now)}")
+    return 0
