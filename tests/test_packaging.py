@@ -71,7 +71,7 @@ def test_the_wheel_carries_the_license_and_asks_for_nothing(wheel: Path) -> None
 def test_a_bare_install_imports_and_its_command_works(bare_python: Path, tmp_path: Path) -> None:
     run(bare_python, "-c", "import taskharbor, taskharbor.drivers, taskharbor.cli", cwd=tmp_path)
     assert run(bare_python.parent / "taskharbor", "--version", cwd=tmp_path).startswith("taskharbor ")
-    assert "Counts: 1 ready, 4 done, 1 dlq" in run(bare_python.parent / "taskharbor", "demo", cwd=tmp_path)
+    assert "Counts: 10 done, 1 cancelled" in run(bare_python.parent / "taskharbor", "demo", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("url", ["memory://", "json:///store", "sqlite:///jobs.db"])

@@ -12,13 +12,8 @@ import pytest
 import taskharbor
 from taskharbor.cli import main
 from taskharbor.cli.command import build_parser
+from taskharbor.cli.options import every_parser, options_of, subparsers_of
 from taskharbor.cli.table import table
-
-
-@pytest.fixture(autouse=True)
-def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TASKHARBOR_URL", raising=False)
 
 
 def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,14 +33,31 @@ def test_wrong_usage_is_exit_code_2_and_leaves_standard_output_empty(
 
 def test_the_help_shows_every_verb_and_examples() -> None:
     text = build_parser().format_help()
-    for word in ("migrate", "demo", "examples:", "TASKHARBOR_URL", "Exit codes"):
+    for word in (*subparsers_of(build_parser()), "examples:", "TASKHARBOR_URL", "Exit codes"):
         assert word in text
 
 
-@pytest.mark.parametrize("verb", ["migrate", "demo"])
-def test_the_help_of_every_verb_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "--help"]) == 0
-    assert "examples:" in capsys.readouterr().out
+@pytest.mark.parametrize("path", [path for path, _ in every_parser(build_parser()) if path], ids=" ".join)
+def test_the_help_of_every_verb_has_examples(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path, "--help"]) == 0
+    assert "examples:\n  " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [path for path, _ in every_parser(build_parser())], ids=" ".join)
+def test_every_flag_has_a_help(path: tuple[str, ...]) -> None:
+    parser = dict(every_parser(build_parser()))[path]
+    assert [action.option_strings for action in options_of(parser) if not action.help] == []
+
+
+@pytest.mark.parametrize("words", [["serve", "--port", "80"], ["token", "create", "--x"], ["pipeline", "run"]])
+def test_a_verb_that_is_not_here_yet_names_its_extra_in_one_line(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "pip install 'taskharbor[" in said.err
+    assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -162,73 +174,6 @@ def test_the_printed_sql_of_sqlite_makes_the_same_tables_as_migrate(capsys: pyte
     finally:
         connection.close()
     assert tables("printed.db") == tables("migrated.db")
-
-
-# --- demo --------------------------------------------------------------------------------------------------
-
-
-def test_the_demo_shows_a_life_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo"]) == 0
-    text = capsys.readouterr().out
-    for promise in (
-        "the same job came back",
-        "highest priority first: report.build",
-        "late ack was refused: LeaseMismatch",
-        "amount is negative",
-        "the lease ended before the worker settled it",
-        "Counts: 1 ready, 4 done, 1 dlq",
-        "scheduled",
-        "dead: to the dlq",
-    ):
-        assert promise in text
-    assert not list(Path().iterdir()), "the demo left something behind"
-
-
-def test_a_job_that_succeeded_in_the_end_does_not_look_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--url", "memory://"]) == 0
-    jobs, attempts = capsys.readouterr().out.split("Attempts, each")
-    assert "mail server busy" not in jobs.partition("Jobs\n")[2]
-    assert "mail server busy" in attempts
-
-
-@pytest.mark.parametrize("url", ["json:///store", "sqlite:///jobs.db"])
-def test_the_demo_may_be_run_again_on_the_same_store(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        assert main(["demo", "--url", url]) == 0
-        text = capsys.readouterr().out
-        assert "the same job came back" in text
-        assert "Counts: 1 ready, 4 done, 1 dlq" in text
-
-
-def test_the_help_of_the_demo_does_not_promise_the_store_of_the_environment(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main(["demo", "--help"])
-    said = capsys.readouterr().out
-    assert "default: a throw-away SQLite file" in said
-    assert "TASKHARBOR_URL does not count here" in said
-
-
-def test_the_demo_does_not_touch_the_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TASKHARBOR_URL", "sqlite:///precious.db")
-    assert main(["demo"]) == 0
-    assert not Path("precious.db").exists()
-
-
-@pytest.mark.parametrize("url", ["memory://", "json:///store", "sqlite:///jobs.db"])
-def test_the_demo_as_json_is_the_same_on_every_store(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--json", "--url", url]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert {job["type"]: job["status"] for job in data["jobs"]} == {
-        "email.send": "done",
-        "report.build": "done",
-        "card.charge": "dlq",
-        "image.resize": "done",
-        "digest.send": "ready",
-        "invoice.send": "done",
-    }
-    outcomes = [attempt["outcome"] for attempt in data["attempts"]]
-    assert sorted(outcomes) == ["dead", "lapsed", "retried"] + ["succeeded"] * 4
 
 
 # --- tables ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.process
 IMPORT_LIMIT_S = 0.060
 HELP_LIMIT_S = 0.25
 TRIES = 7
+ROOMS = ("drivers", "app", "worker")
 
 _MEASURE_IMPORT = "import time; t = time.perf_counter(); import taskharbor; print(time.perf_counter() - t)"
 
@@ -35,6 +36,21 @@ def test_importing_the_package_takes_at_most_60_milliseconds() -> None:
 
 def test_the_help_is_there_within_a_quarter_of_a_second() -> None:
     assert min(timed("-m", "taskharbor", "--help") for _ in range(TRIES)) <= HELP_LIMIT_S
+
+
+def test_the_jobs_of_a_sqlite_store_are_listed_within_a_quarter_of_a_second() -> None:
+    run("-m", "taskharbor", "enqueue", "x")
+    assert min(timed("-m", "taskharbor", "jobs", "list") for _ in range(TRIES)) <= HELP_LIMIT_S
+
+
+def test_the_help_loads_no_driver_and_no_optional_library() -> None:
+    script = "import sys; from taskharbor.cli import main; main(['--help']); print(*sorted(sys.modules))"
+    loaded = run("-c", script).splitlines()[-1].split()
+    roots = {name.partition(".")[0] for name in loaded}
+    assert not roots & {"psycopg", "pymysql", "sqlalchemy", "pydantic", "rich", "sqlite3", "asyncio", "tomllib"}
+    assert not [
+        name for name in loaded if name.startswith(("taskharbor.drivers", "taskharbor.app", "taskharbor.worker"))
+    ]
 
 
 def test_importing_the_package_loads_no_optional_library_and_no_driver() -> None:

@@ -1,146 +1,141 @@
-"""`taskharbor demo`: the life of a few jobs, shown."""
+"""`taskharbor demo`: the life of a few jobs, shown as it happens."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
+import sys
 from contextlib import ExitStack
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from taskharbor.cli.options import Verbs, add_verb, given_url
+from taskharbor.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from taskharbor.cli.story import BulkTimes, Story
-    from taskharbor.core.model import Job
+    from taskharbor.cli.story import Story
 
-_OUTCOMES: Final = {"dead": "dead: to the dlq"}
-"""Attempts whose outcome is called otherwise than the state it leads to."""
 _URL_HELP: Final = "the store (default: a throw-away SQLite file)"
 _DESCRIPTION: Final = """\
-Enqueue a few jobs, reserve and settle them, and show what became of each.
-Uses a throw-away SQLite file, or the store of --url, where the jobs of the demo then stay.
-The environment's TASKHARBOR_URL does not count here.
+Run a small application with real workers, and tell what happens as it happens: priorities, a key used twice, a retry,
+the dead-letter queue, a cancel, a schedule, a worker that is killed and another that takes its job over. It takes some
+seconds. Everything told was checked; the exit code is 1 if something did not come true.
+
+Uses a throw-away SQLite file; with --keep, one that stays in DIR for you to look around in; or the store of --url,
+where the jobs of the demo then stay, in queues of their own. The environment's TASKHARBOR_URL does not count here.
 
 examples:
   taskharbor demo
-  taskharbor demo --url memory://
-  taskharbor demo --json
+  taskharbor demo --keep /tmp/harbor
+  taskharbor demo --url memory:// --json
 """
 
 
 def add_to(verbs: Verbs) -> None:
     parser = add_verb(verbs, "demo", help="see the life of a few jobs", description=_DESCRIPTION, url_help=_URL_HELP)
+    parser.add_argument("--keep", metavar="DIR", help="keep the SQLite file, in this directory")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.story import tell_story, time_bulk
-    from taskharbor.drivers.opening import open_driver, redacted
+    from taskharbor.cli import demo_report
+    from taskharbor.drivers.opening import redacted
 
+    asked = given_url(arguments)
+    if asked is not None and arguments.keep is not None:
+        raise InvalidInput("--keep is for the file of the demo, and --url for a store of yours: give one of them")
     with ExitStack() as cleanup:
-        asked = given_url(arguments)
-        url = asked
-        if url is None:
-            # Not TASKHARBOR_URL: whoever tries the demo does not expect it to write to the store in use.
-            url = f"sqlite:///{cleanup.enter_context(TemporaryDirectory(prefix='taskharbor-demo-'))}/demo.db"
-        driver = open_driver(url)
-        cleanup.callback(driver.close)
-        began = time.perf_counter()
-        driver.migrate()
-        story = tell_story(driver)
-        story_s = time.perf_counter() - began
-        bulk = time_bulk(driver) if asked is None else None
+        url = asked or _own_store(arguments.keep, cleanup)
+        if not arguments.json:
+            where = "a throw-away SQLite file" if asked is None and arguments.keep is None else redacted(url)
+            print(f"A small application and its workers on {where}.\n", flush=True)
+        story = _tell(url, cleanup, quiet=arguments.json, with_burst=asked is None)
+        stays = asked is not None or arguments.keep is not None
         if arguments.json:
-            print(json.dumps(_as_data(story, redacted(url), story_s, bulk), indent=2))
+            demo_report.print_data(story, url)
         else:
-            where = "a throw-away SQLite file" if asked is None else redacted(url)
-            print(_as_text(story, where, story_s, bulk))
-    return 0
+            demo_report.print_text(story, url if stays else None)
+    if story.failed is None:
+        return 0
+    print(f"taskharbor: the demo did not come true: {story.failed}", file=sys.stderr)
+    return 1
 
 
-def _as_text(story: Story, where: str, story_s: float, bulk: BulkTimes | None) -> str:
-    from taskharbor.cli.table import table
-
-    jobs, attempts = story.jobs(), story.attempts()
-    names = {job.id: job.type for job in jobs}
-    counts = story.driver.counts().queues[story.queue]
-    parts = [
-        f"A few jobs on {where}. Times are the story's own: every call takes the time as an argument.",
-        "\n".join(f"  {f'+{seconds:.0f} s':>6}  {what}" for seconds, what in story.steps),
-        "Jobs\n"
-        + table(
-            ["job", "tenant", "priority", "status", "deliveries", "failures", "result, or why not"],
-            [
-                (j.type, j.tenant_id, j.priority, j.phase(story.now), j.deliveries, j.attempts, _last_word(j))
-                for j in jobs
-            ],
-        ),
-        "Attempts, each written together with its settle\n"
-        + table(
-            ["at", "job", "delivery", "worker", "outcome", "error"],
-            [
-                (
-                    f"+{(a.finished_at - story.start).total_seconds():.0f} s",
-                    names[a.job_id],
-                    a.delivery,
-                    a.worker,
-                    _OUTCOMES.get(a.outcome, a.outcome.value),
-                    a.error,
-                )
-                for a in attempts
-            ],
-        ),
-        "Counts: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count),
-        f"Took {story_s * 1000:.0f} ms, migration and all.",
-    ]
-    if bulk is not None:
-        parts[-1] += (
-            f" {bulk.jobs:,} more jobs in batches: enqueued in {bulk.enqueue_s * 1000:.0f} ms,"
-            f" reserved and settled in {bulk.drain_s * 1000:.0f} ms."
-        )
-    return "\n\n".join(parts)
+def _own_store(keep: str | None, cleanup: ExitStack) -> str:
+    # Not TASKHARBOR_URL: whoever tries the demo does not expect it to write to the store in use.
+    if keep is None:
+        directory = Path(cleanup.enter_context(TemporaryDirectory(prefix="taskharbor-demo-")))
+    else:
+        directory = Path(keep).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{quote(str(directory / 'demo.db'))}"
 
 
-def _last_word(job: Job) -> str:
-    """What came of the job. The error of an attempt that a later one made good is among the attempts."""
-    if job.result is not None:
-        return job.result.decode()
-    return job.dlq_reason or ""
+def _tell(url: str, cleanup: ExitStack, *, quiet: bool, with_burst: bool) -> Story:
+    """The whole story. Its workers have stopped when it is told, however it ends; the store stays open for a look."""
+    import logging
+
+    from taskharbor.cli import demo_app
+    from taskharbor.cli.demo_chapters import at_rest
+    from taskharbor.cli.story import Story, Untrue, new_queue
+
+    # The workers' own log would be in between the lines; without any handler, Python prints its warnings.
+    silent = logging.NullHandler()
+    logging.getLogger("taskharbor").addHandler(silent)
+    cleanup.callback(logging.getLogger("taskharbor").removeHandler, silent)
+    demo_app.gateway_works.clear()
+    queue = new_queue()
+    harbor = cleanup.enter_context(demo_app.application(url, queue, migrate=True))
+    with TemporaryFile() as words:
+        with ExitStack() as crew:
+            crew.callback(harbor.driver.remove_schedule, demo_app.pulse(queue))
+            story = Story(harbor, queue, _hush if quiet else _say, crew)
+            try:
+                _chapters(story, words, with_burst=with_burst)
+            except Untrue as untrue:
+                story.failed = f"{untrue}{_last_words(words)}"
+        if story.failed is None:
+            try:
+                at_rest(story)
+            except Untrue as untrue:
+                story.failed = str(untrue)
+    return story
 
 
-def _as_data(story: Story, url: str, story_s: float, bulk: BulkTimes | None) -> dict[str, Any]:
-    return {
-        "url": url,
-        "queue": story.queue,
-        "steps": [{"at_s": seconds, "what": what} for seconds, what in story.steps],
-        "jobs": [
-            {
-                "id": job.id,
-                "type": job.type,
-                "tenant_id": job.tenant_id,
-                "priority": job.priority,
-                "status": job.status.value,
-                "deliveries": job.deliveries,
-                "attempts": job.attempts,
-                "last_error": job.last_error,
-                "result": None if job.result is None else json.loads(job.result),
-            }
-            for job in story.jobs()
-        ],
-        "attempts": [
-            {
-                "job_id": attempt.job_id,
-                "delivery": attempt.delivery,
-                "worker": attempt.worker,
-                "outcome": attempt.outcome.value,
-                "error": attempt.error,
-                "finished_at": attempt.finished_at.isoformat(),
-            }
-            for attempt in story.attempts()
-        ],
-        "counts": story.driver.counts().queues[story.queue],
-        "story_s": story_s,
-        "bulk": None if bulk is None else {"jobs": bulk.jobs, "enqueue_s": bulk.enqueue_s, "drain_s": bulk.drain_s},
-    }
+def _chapters(story: Story, words: IO[bytes], *, with_burst: bool) -> None:
+    from taskharbor.cli import demo_app
+    from taskharbor.cli import demo_chapters as chapter
+
+    chapter.enqueue_jobs(story)
+    chapter.first_worker(story)
+    chapter.quick_jobs(story)
+    story.enqueue("video.encode", {"title": "harbor"}, tenant="initech", queue=demo_app.slow(story.queue))
+    if story.harbor.url.startswith("memory:"):
+        lost = chapter.fall_silent(story)
+    else:
+        with chapter.worker_process(story, words) as ada:
+            lost = chapter.kill_a_worker(story, ada)
+    chapter.second_worker(story)
+    chapter.redrive(story)
+    chapter.kinds_of_handlers(story)
+    chapter.cancel(story)
+    chapter.take_over(story, lost)
+    chapter.right_on_time(story)
+    if with_burst:
+        chapter.burst(story)
+
+
+def _say(at_s: float, what: str) -> None:
+    print(f"  {at_s:5.2f} s  {what}", flush=True)
+
+
+def _hush(at_s: float, what: str) -> None:
+    """With --json, the steps are in the document."""
+
+
+def _last_words(words: IO[bytes]) -> str:
+    """What the worker process had to say, if it had."""
+    words.seek(0)
+    said = words.read().decode(errors="replace").strip()
+    return f" (the worker process said: {said.splitlines()[-1]})" if said else ""

@@ -1,0 +1,208 @@
+"""`doctor` and `bench`: what they find, and that they leave nothing behind."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import killed
+
+from taskharbor.cli import doctor_files
+from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import NewJob
+from taskharbor.drivers import open_driver
+
+Run = Callable[..., Any]
+
+
+def levels(found: Any) -> dict[str, str]:
+    return {finding["check"]: finding["level"] for finding in found["findings"]}
+
+
+def cures(found: Any) -> dict[str, str]:
+    return {finding["check"]: finding["cure"] for finding in found["findings"]}
+
+
+def test_a_healthy_store_has_no_problems(run: Run, driver: Driver) -> None:
+    found = run("doctor")
+    assert found["problems"] == 0
+    assert {"reachable", "tables", "clock", "version", "journal mode", "file system", "disk"} <= levels(found).keys()
+
+
+@pytest.mark.parametrize("url", ["memory://", "json:///store"])
+def test_the_doctor_knows_every_embedded_store(url: str, run: Run) -> None:
+    if url.startswith("json"):
+        with open_driver(url) as store:  # type: ignore[attr-defined]
+            store.migrate()
+    assert run("doctor", "--url", url)["problems"] == 0
+
+
+def test_missing_tables_are_a_problem_with_its_cure_and_are_not_made(run: Run) -> None:
+    found = run("doctor", "--url", "sqlite:///nothing.db", code=1)
+    assert levels(found)["tables"] == "problem"
+    assert "migrate" in cures(found)["tables"]
+    assert not Path("nothing.db").exists()
+
+
+def test_a_server_that_is_not_there_is_a_problem_without_its_password(run: Run) -> None:
+    found = run("doctor", "--url", "postgresql://u:s3cr3t@127.0.0.1:1/x", code=1)
+    assert levels(found) == {"reachable": "problem"}
+    assert "s3cr3t" not in str(found)
+
+
+def test_a_journal_that_is_not_wal_is_a_problem(run: Run, driver: Driver) -> None:
+    driver.close()
+    with closing(sqlite3.connect("taskharbor.db")) as connection:
+        connection.execute("PRAGMA journal_mode = delete")
+    assert levels(run("doctor", code=1))["journal mode"] == "problem"
+
+
+def test_what_was_forgotten_is_a_warning(run: Run, driver: Driver) -> None:
+    past = driver.now() - timedelta(days=30)
+    killed(driver, 1)
+    (dead,) = driver.enqueue([NewJob("x", queue="old")], past)
+    (leased,) = driver.reserve("old", now=past)
+    driver.fail(dead.id, leased.lease.token, now=past, reason="long ago")
+    driver.enqueue([NewJob("x", queue="stuck"), NewJob("x", queue="closed")], past)
+    driver.reserve("stuck", now=past)
+    driver.pause("closed")
+    driver.heartbeat(Worker("ada"), now=past)
+    found = run("doctor")
+    for check in ("workers", "leases", "paused queues", "DLQ"):
+        assert levels(found)[check] == "warning"
+        assert cures(found)[check]
+
+
+def test_workers_without_a_leader_are_a_warning(run: Run, driver: Driver) -> None:
+    driver.heartbeat(Worker("ada"))
+    assert levels(run("doctor"))["leader"] == "warning"
+    driver.elect("fleet", "ada")
+    assert levels(run("doctor"))["leader"] == "ok"
+
+
+def test_file_systems_are_told_apart(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "root / ext4 rw 0 0\nserver:/x /srv/my\\040share nfs4 rw 0 0\ntmp /srv/my\\040share/ram tmpfs rw 0 0\n"
+    )
+    kinds = {
+        place: doctor_files.kind_at(Path(place), mounts)
+        for place in ("/var/x", "/srv/my share/jobs", "/srv/my share/ram/a", "/srv/my shares")
+    }
+    assert list(kinds.values()) == ["ext4", "nfs4", "tmpfs", "ext4"]
+    assert doctor_files.file_system("nfs4").level == "problem"
+    assert doctor_files.file_system("tmpfs").level == "warning"
+    assert doctor_files.file_system("ext4").level == doctor_files.file_system("").level == "ok"
+
+
+def test_a_full_disk_is_a_problem() -> None:
+    assert [doctor_files.room(free).level for free in (10**6, 5 * 10**8, 10**12)] == ["problem", "warning", "ok"]
+
+
+# --- servers -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh_postgres(postgres: Any) -> str:
+    url: str = postgres.create_database()
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        store.migrate()
+    return url
+
+
+@pytest.fixture
+def fresh_mysql(mysql: Any) -> str:
+    url: str = mysql.create_database()
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        store.migrate()
+    return url
+
+
+def test_a_postgres_server_is_looked_into(run: Run, fresh_postgres: str) -> None:
+    found = run("doctor", "--url", fresh_postgres)
+    assert {"version", "autovacuum", "transactions", "NOTIFY"} <= levels(found).keys()
+    assert levels(found)["NOTIFY"] == levels(found)["transactions"] == levels(found)["autovacuum"] == "ok"
+
+
+def test_a_transaction_that_holds_back_the_feed_is_named(
+    run: Run, fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setattr("taskharbor.cli.doctor_postgres.LONG_S", 0)
+    with psycopg.connect(fresh_postgres, application_name="the culprit") as connection:
+        connection.execute("INSERT INTO th_queues (name) VALUES ('x')")
+        found = run("doctor", "--url", fresh_postgres)
+        said = str([finding for finding in found["findings"] if finding["check"] == "transactions"])
+        connection.rollback()
+    assert "the culprit" in said
+    assert "history feed" in said
+    assert "pg_terminate_backend" in said
+
+
+def test_autovacuum_switched_off_for_our_table_is_a_problem(run: Run, fresh_postgres: str) -> None:
+    import psycopg
+
+    with psycopg.connect(fresh_postgres) as connection:
+        connection.execute("ALTER TABLE th_jobs SET (autovacuum_enabled = false)")
+    assert levels(run("doctor", "--url", fresh_postgres, code=1))["autovacuum"] == "problem"
+
+
+def test_a_pooler_in_between_is_noticed(run: Run, pgbouncer_url: str) -> None:
+    with open_driver(pgbouncer_url) as store:  # type: ignore[attr-defined]
+        store.migrate()
+    assert levels(run("doctor", "--url", pgbouncer_url))["NOTIFY"] == "warning"
+
+
+def test_a_mysql_server_is_looked_into(run: Run, fresh_mysql: str) -> None:
+    found = run("doctor", "--url", fresh_mysql)
+    assert {"version", "sql_mode", "isolation", "transactions", "packets"} <= levels(found).keys()
+    assert levels(found)["isolation"] == "ok"
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("server", ["fresh_postgres", "fresh_mysql"])
+def test_stats_and_lists_work_on_servers(server: str, run: Run, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        killed(store, 1)
+        store.enqueue([NewJob("x", queue="a")])
+    found = run("stats", "--url", url)
+    assert found["recent"]["failed"] == 1
+    assert {queue["name"]: queue["oldest_ready_s"] is None for queue in found["queues"]} == {"a": False, "mail": True}
+    assert len(run("jobs", "list", "--url", url)["jobs"]) == 2
+
+
+# --- bench -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["memory://", "json:///store", "sqlite:///jobs.db"])
+def test_the_bench_leaves_nothing_behind(url: str, run: Run) -> None:
+    found = run("bench", "--url", url, "--jobs", "50", "--batch", "20")
+    assert set(found["measured"]) == {"one_by_one", "in_bulk", "drained"}
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("server", ["fresh_postgres", "fresh_mysql"])
+def test_the_bench_leaves_no_tables_on_a_server(server: str, run: Run, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
+    before = tables(url)
+    run("bench", "--url", url, "--jobs", "50")
+    assert tables(url) == before
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        assert sum(store.counts().values()) == 0
+
+
+def tables(url: str) -> list[str]:
+    from taskharbor.cli.peek import select
+
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        rows = select(store, "SELECT table_name FROM information_schema.tables WHERE table_name LIKE '%jobs%'")
+    return sorted(str(row[0]) for row in rows)

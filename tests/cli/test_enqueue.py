@@ -1,0 +1,185 @@
+"""`enqueue`: one job, or a file of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.model import JobFilter
+
+Run = Callable[..., Any]
+Say = Callable[..., str]
+
+
+def feed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_every_flag_reaches_the_job(run: Run, driver: Driver) -> None:
+    words = ["--queue", "mail", "--priority", "7", "--tenant", "acme", "--key", "k", "--max-attempts", "3"]
+    words += ["--timeout", "1m", "--expires-at", "2900-01-01T00:00:00Z", "--meta", "a=1", "--meta", "b=2=3"]
+    words += ["--run-at", "2800-01-01T01:00:00+01:00"]
+    answer = run("enqueue", "email.send", '{"to": "ada", "a": 1}', *words)
+    job = driver.get(answer["id"])
+    assert (job.type, job.queue, job.priority, job.tenant_id, job.max_attempts) == ("email.send", "mail", 7, "acme", 3)
+    assert job.payload == b'{"a":1,"to":"ada"}'
+    assert job.timeout == timedelta(minutes=1)
+    assert dict(job.meta) == {"a": "1", "b": "2=3"}
+    assert job.run_at == datetime(2800, 1, 1, tzinfo=UTC)
+    assert job.expires_at == datetime(2900, 1, 1, tzinfo=UTC)
+    again = run("enqueue", "email.send", '{"a": 1, "to": "ada"}', *words)
+    assert again == {"id": job.id, "existed": True}, "the same arguments in another order are the same job"
+
+
+def test_a_delay_is_from_now(run: Run, driver: Driver) -> None:
+    job = driver.get(run("enqueue", "x", "--delay", "1h30m")["id"])
+    assert timedelta(minutes=89) < job.due_at - driver.now() < timedelta(minutes=91)
+
+
+def test_the_payload_may_come_from_standard_input(run: Run, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed('{"to": "ada"}\n', monkeypatch)
+    assert driver.get(run("enqueue", "x", "-")["id"]).payload == b'{"to":"ada"}'
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (["x", "{"], "not JSON at character 2"),
+        (["x", "[1]"], "must be a JSON object"),
+        (["x", '{"a": NaN}'], "not JSON"),
+        (["x", "{}", "--delay", "1h", "--run-at", "2800-01-01T00:00:00Z"], "both say when"),
+        (["x", "{}", "--many", "f"], "leave the JSON out"),
+        (["x", "--many", "f", "--key", "k"], "all lines one job"),
+        (["x", "--envelope"], "--many"),
+        (["x", "--many", "missing.jsonl"], "cannot read missing.jsonl"),
+        (["x", "--expires-at", "1999-01-01T00:00:00Z"], "expires_at"),
+        (["", "{}"], "type must not be empty"),
+    ],
+)
+def test_what_cannot_be_enqueued_is_wrong_usage_in_one_line(words: list[str], cure: str, say: Say) -> None:
+    said = say("enqueue", *words, code=2)
+    assert cure in said
+    assert said.count("\n") == 1
+
+
+# --- with an application -----------------------------------------------------------------------------------
+
+
+def test_the_application_says_where_its_jobs_go(run: Run, driver: Driver, app: str) -> None:
+    job = driver.get(run("-A", f"{app}:harbor", "enqueue", "email.send", '{"to": "ada"}')["id"])
+    assert (job.queue, job.priority) == ("mail", 5)
+
+
+def test_flags_win_over_the_application(run: Run, driver: Driver, app: str) -> None:
+    job = driver.get(
+        run("-A", app, "enqueue", "email.send", '{"to": "ada"}', "--queue", "slow", "--priority", "1")["id"]
+    )
+    assert (job.queue, job.priority) == ("slow", 1)
+
+
+@pytest.mark.parametrize("payload", ['{"too": "ada"}', "{}", '{"to": 5}'])
+def test_a_payload_that_the_function_does_not_take_is_refused(payload: str, say: Say, app: str) -> None:
+    assert "'to" in say("-A", app, "enqueue", "email.send", payload, code=2)
+
+
+def test_a_type_without_a_task_is_most_often_a_slip(run: Run, driver: Driver, say: Say, app: str) -> None:
+    assert "did you mean 'email.send'?" in say("-A", app, "enqueue", "email.sent", "{}", code=2)
+
+
+def test_a_type_without_a_task_is_taken_when_one_insists(run: Run, driver: Driver, app: str) -> None:
+    assert driver.get(run("-A", app, "enqueue", "email.sent", "{}", "--no-check")["id"]).type == "email.sent"
+
+
+# --- many --------------------------------------------------------------------------------------------------
+
+
+def lines(*objects: Any) -> None:
+    Path("many.jsonl").write_text("".join(json.dumps(each) + "\n" for each in objects))
+
+
+def test_each_line_is_a_payload(run: Run, driver: Driver) -> None:
+    Path("many.jsonl").write_text('\ufeff{"n": 1}\n\n  {"n": 2}  \n{"n": 3}')
+    found = run("enqueue", "x", "--many", "many.jsonl", "--queue", "bulk")
+    assert (found["lines"], found["enqueued"], found["bad"]) == (3, 3, 0)
+    assert driver.counts().queues["bulk"]["ready"] == 3
+
+
+def test_a_bad_line_holds_back_its_chunk_and_no_other(
+    run: Run, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskharbor.cli.bulk.CHUNK_LINES", 2)
+    Path("many.jsonl").write_text('{"n":1}\n{"n":2}\n{"n":3}\n{"n":\n{"n":5}\n')
+    found = run("enqueue", "x", "--many", "many.jsonl", code=1)
+    assert (found["lines"], found["enqueued"], found["bad"], found["held_back"]) == (5, 3, 1, 1)
+    assert found["errors"][0]["line"] == 4
+    assert {job.payload for job in driver.list(JobFilter()).jobs} == {b'{"n":1}', b'{"n":2}', b'{"n":5}'}
+
+
+def test_no_complaint_quotes_a_payload(say: Say) -> None:
+    Path("many.jsonl").write_text('{"secret": "hunter2" oops}\n')
+    said = say("enqueue", "x", "--many", "many.jsonl", code=1)
+    assert "line 1" in said
+    assert "hunter2" not in said
+
+
+def test_an_envelope_says_where_its_job_goes(run: Run, driver: Driver) -> None:
+    lines(
+        {"payload": {"n": 1}, "queue": "a", "key": "k", "delay": "1h", "meta": {"from": "file"}, "tenant": "acme"},
+        {"payload": {"n": 1}, "queue": "a", "key": "k", "delay": "1h", "meta": {"from": "file"}, "tenant": "acme"},
+        {"payload": {"n": 2}, "type": "y", "priority": 3, "max_attempts": 2, "timeout": 90},
+    )
+    found = run("enqueue", "x", "--many", "many.jsonl", "--envelope", "--queue", "b")
+    assert (found["enqueued"], found["existed"]) == (2, 1)
+    second, first = driver.list(JobFilter()).jobs
+    assert (first.type, first.queue, first.tenant_id, dict(first.meta)) == ("x", "a", "acme", {"from": "file"})
+    assert (second.type, second.queue, second.priority, second.timeout) == ("y", "b", 3, timedelta(seconds=90))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ({"payload": {}, "quue": "a"}, "quue"),
+        ({"payload": 5}, "payload must be"),
+        ({"payload": {}, "delay": "soon"}, "delay"),
+        ({"payload": {}, "delay": 5, "run_at": "2800-01-01T00:00:00Z"}, "both say when"),
+        ({"payload": {}, "priority": "high"}, "priority"),
+        ({"payload": {}, "meta": 5}, "meta"),
+        ({"payload": {}, "type": 5}, "type"),
+        ({"payload": {}, "key": 5}, "idempotency_key"),
+    ],
+)
+def test_an_envelope_with_a_mistake_is_named_by_its_line(line: Any, problem: str, run: Run) -> None:
+    lines({"payload": {}}, line)
+    found = run("enqueue", "x", "--many", "many.jsonl", "--envelope", code=1)
+    assert found["enqueued"] == 0
+    assert found["errors"][0]["line"] == 2
+    assert problem in found["errors"][0]["error"]
+
+
+def test_a_key_that_is_taken_names_its_line(run: Run) -> None:
+    run("enqueue", "x", '{"n": 1}', "--key", "k")
+    lines({"payload": {"n": 1}}, {"payload": {"n": 2}, "key": "k"})
+    found = run("enqueue", "x", "--many", "many.jsonl", "--envelope", code=1)
+    assert (found["errors"][0]["line"], found["held_back"]) == (2, 1)
+
+
+def test_a_line_too_long_to_be_a_payload_is_passed_over(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskharbor.cli.bulk.LONGEST_LINE", 64)
+    monkeypatch.setattr("taskharbor.cli.bulk.CHUNK_LINES", 1)
+    Path("many.jsonl").write_text('{"n":1}\n{"n":"' + "x" * 300 + '"}\n{"n":3}\n')
+    found = run("enqueue", "x", "--many", "many.jsonl", code=1)
+    assert (found["enqueued"], found["bad"], found["errors"][0]["line"]) == (2, 1, 2)
+
+
+def test_only_the_first_bad_lines_are_listed(run: Run) -> None:
+    Path("many.jsonl").write_text("oops\n" * 100)
+    found = run("enqueue", "x", "--many", "many.jsonl", code=1)
+    assert (found["bad"], len(found["errors"])) == (100, 20)

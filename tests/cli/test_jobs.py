@@ -1,0 +1,224 @@
+"""`jobs`, `dlq`, `queues`, `workers`, `schedules` and `stats` on a store with jobs in it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import enqueued, killed
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
+from taskharbor.core.model import NewJob, RetryUpdate, Schedule
+
+Run = Callable[..., Any]
+Say = Callable[..., str]
+
+
+def test_listing_what_is_not_there_says_so_and_creates_nothing(say: Say) -> None:
+    assert "migrate" in say("jobs", "list", "--url", "sqlite:///typo.db", code=1)
+    assert not Path("typo.db").exists()
+
+
+def test_the_list_is_paged_by_its_cursor(driver: Driver, run: Run, say: Say) -> None:
+    ids = enqueued(driver, *(NewJob("x") for _ in range(5)))
+    first = run("jobs", "list", "--limit", "3")
+    rest = run("jobs", "list", "--limit", "3", "--cursor", first["cursor"])
+    assert [job["id"] for job in first["jobs"] + rest["jobs"]] == ids[::-1]
+    assert rest["cursor"] is None
+    assert first["cursor"] in say("jobs", "list", "--limit", "3")
+
+
+def test_the_list_takes_every_filter(driver: Driver, run: Run) -> None:
+    (wanted,) = enqueued(driver, NewJob("a", queue="mail", tenant_id="acme"))
+    enqueued(driver, NewJob("a"), NewJob("b", queue="mail", tenant_id="acme"))
+    words = ("--status", "ready", "--queue", "mail", "--type", "a", "--tenant", "acme")
+    assert [job["id"] for job in run("jobs", "list", *words)["jobs"]] == [wanted]
+
+
+def test_payloads_are_json_where_they_are_and_base64_where_not(driver: Driver, run: Run, say: Say) -> None:
+    plain, odd, nan = enqueued(driver, NewJob("x", b'{"a":1}'), NewJob("x", b"\xff\0"), NewJob("x", b"NaN"))
+    job = run("jobs", "show", plain)["job"]
+    assert (job["payload"], job["payload_encoding"]) == ({"a": 1}, "json")
+    job = run("jobs", "show", odd)["job"]
+    assert (base64.b64decode(job["payload"]), job["payload_encoding"]) == (b"\xff\0", "base64")
+    assert run("jobs", "show", nan)["job"]["payload_encoding"] == "base64"
+    assert "not JSON" in say("jobs", "show", odd)
+
+
+def test_a_payload_nested_as_deeply_as_can_be_read_is_shown(driver: Driver, run: Run, say: Say) -> None:
+    (deep,) = enqueued(driver, NewJob("x", b"[" * 900 + b"]" * 900))
+    assert run("jobs", "show", deep)["job"]["id"] == deep
+    say("jobs", "show", deep)
+
+
+def test_show_has_the_whole_timeline(driver: Driver, run: Run, say: Say) -> None:
+    (id,) = enqueued(driver, NewJob("x"))
+    now = driver.now()
+    (leased,) = driver.reserve("default", now=now, owner="ada")
+    update = RetryUpdate(run_at=now, attempts=1, last_error="Traceback (most recent call last):\nOSError: mail is down")
+    driver.retry(id, leased.lease.token, now=now + timedelta(seconds=2), update=update)
+    (leased,) = driver.reserve("default", now=now + timedelta(seconds=3), owner="bob")
+    driver.ack(id, leased.lease.token, now=now + timedelta(seconds=4), result=b'{"pages":12}')
+    attempts = run("jobs", "show", id)["attempts"]
+    assert [(each["outcome"], each["worker"]) for each in attempts] == [("retried", "ada"), ("succeeded", "bob")]
+    assert attempts[0]["ran_s"] == 2
+    said = say("jobs", "show", id)
+    for word in ("OSError: mail is down", "retried", "succeeded", '"pages": 12', "ada", "bob", id):
+        assert word in said
+
+
+def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver: Driver, say: Say) -> None:
+    killed(driver, 1, reason="\x1b[2Jgone\x07")
+    assert "\x1b" not in say("dlq", "list")
+    assert "\\x1b[2Jgone" in say("dlq", "list")
+
+
+def test_an_unknown_job_is_exit_code_1_in_one_line(driver: Driver, say: Say) -> None:
+    for words in (["show", "nope"], ["wait", "nope"]):
+        assert say("jobs", *words, code=1).count("\n") == 1
+    assert "does not exist" in say("jobs", "retry", "nope", code=1)
+    assert "does not exist" in say("jobs", "cancel", "nope", code=1)
+
+
+def test_only_dead_jobs_are_retried(driver: Driver, run: Run, say: Say) -> None:
+    (dead,) = killed(driver, 1)
+    (waiting,) = enqueued(driver, NewJob("x"))
+    assert "only jobs in the DLQ" in say("jobs", "retry", waiting, code=1)
+    assert run("jobs", "retry", dead)["jobs"] == [{"id": dead, "retried": True, "status": "ready"}]
+    assert driver.get(dead).status == "ready"
+
+
+def test_a_waiting_job_is_cancelled_and_a_running_one_told_to_stop(driver: Driver, run: Run, say: Say) -> None:
+    first, second = enqueued(driver, NewJob("x"), NewJob("x"))
+    driver.reserve("default", limit=1)
+    assert "was told to stop" in say("jobs", "cancel", first)
+    assert run("jobs", "cancel", second)["jobs"][0]["status"] == "cancelled"
+
+
+def test_wait_is_0_for_done_and_1_for_anything_else(driver: Driver, run: Run, say: Say) -> None:
+    (dead,) = killed(driver, 1)
+    done, waiting = enqueued(driver, NewJob("x", queue="a"), NewJob("x", queue="b"))
+    (leased,) = driver.reserve("a")
+    driver.ack(done, leased.lease.token, result=b'{"ok":true}')
+    assert run("jobs", "wait", done)["job"]["result"] == {"ok": True}
+    assert "no such host" in say("jobs", "wait", dead, code=1)
+    assert run("jobs", "wait", waiting, "--timeout", "30ms", code=1)["ended"] is False
+
+
+# --- dlq ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_redriven_or_purged_without_a_choice(driver: Driver, say: Say) -> None:
+    (id,) = killed(driver, 1)
+    for verb in ("redrive", "purge"):
+        assert "--all" in say("dlq", verb, code=2)
+        assert "not both" in say("dlq", verb, id, "--queue", "mail", code=2)
+    assert "--yes" in say("dlq", "purge", "--all", code=2)
+    assert driver.get(id).status == "dlq"
+
+
+def test_a_dry_run_says_how_many_and_shows_some(driver: Driver, run: Run, say: Say) -> None:
+    ids = killed(driver, 12)
+    found = run("dlq", "redrive", "--error", "such host", "--dry-run")
+    assert (found["jobs"], len(found["sample"])) == (12, 10)
+    assert {job["id"] for job in found["sample"]} == set(ids[:10]), "the oldest"
+    assert "12 jobs would be removed" in say("dlq", "purge", "--all", "--dry-run")
+    assert driver.counts()["dlq"] == 12
+
+
+def test_redrive_takes_the_oldest_first_and_minds_the_limit(driver: Driver, run: Run) -> None:
+    ids = killed(driver, 5)
+    assert run("dlq", "redrive", "--all", "--limit", "2")["ids"] == ids[:2]
+
+
+def test_redrive_spreads_jobs_over_time_across_its_own_batches(
+    driver: Driver, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskharbor.cli.dlq._CHUNK", 2)
+    ids = killed(driver, 5)
+    assert run("dlq", "redrive", "--type", "email.send", "--rate", "1/s")["redriven"] == 5
+    due = [driver.get(id).due_at for id in ids]
+    gaps = [round((later - earlier).total_seconds(), 3) for earlier, later in pairwise(due)]
+    assert gaps == [1, 1, 1, 1]
+
+
+def test_ids_that_are_not_in_the_dlq_are_named(driver: Driver, say: Say) -> None:
+    (dead,) = killed(driver, 1)
+    said = say("dlq", "redrive", dead, "nope", code=1)
+    assert "redriven: 1 job" in said
+    assert "nope is not in the DLQ" in said
+
+
+def test_purge_removes_for_good_what_was_chosen(driver: Driver, run: Run) -> None:
+    killed(driver, 3)
+    kept = killed(driver, 1, type="other")
+    assert run("dlq", "purge", "--type", "email.send", "--yes")["removed"] == 3
+    assert [job["id"] for job in run("dlq", "list")["jobs"]] == kept
+
+
+# --- queues, workers, schedules, stats ---------------------------------------------------------------------
+
+
+def test_queues_are_paused_and_resumed(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("x", queue="mail"))
+    assert "mail is paused" in say("queues", "pause", "mail")
+    (queue,) = run("queues", "list")["queues"]
+    assert (queue["name"], queue["paused"], queue["counts"]["ready"]) == ("mail", True, 1)
+    assert driver.reserve("mail") == []
+    say("queues", "resume", "mail")
+    assert len(driver.reserve("mail")) == 1
+
+
+def test_workers_are_alive_or_silent(driver: Driver, run: Run, say: Say) -> None:
+    driver.heartbeat(Worker("ada", hostname="h", pid=1, queues=("mail",), slots=3))
+    driver.heartbeat(Worker("bob"), now=driver.now() - timedelta(minutes=5))
+    driver.elect("fleet", "ada")
+    found = run("workers")
+    assert {worker["id"]: worker["alive"] for worker in found["workers"]} == {"ada": True, "bob": False}
+    assert found["leaders"][0]["holder"] == "ada"
+    said = say("workers")
+    assert "silent" in said
+    assert "leader (fleet): ada" in said
+
+
+def test_schedules_are_listed_paused_resumed_and_run(driver: Driver, run: Run, say: Say) -> None:
+    driver.put_schedule(Schedule("nightly", "0 3 * * *", "report.build", b"{}"))
+    assert "nightly is paused" in say("schedules", "pause", "nightly")
+    (schedule,) = run("schedules", "list")["schedules"]
+    assert (schedule["name"], schedule["spec"], schedule["paused"]) == ("nightly", "0 3 * * *", True)
+    say("schedules", "resume", "nightly")
+    (job,) = run("schedules", "run", "nightly")["jobs"]
+    assert driver.get(job["id"]).type == "report.build"
+    assert "nope" in say("schedules", "pause", "nope", code=1)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///taskharbor.db", "json:///store"])
+def test_stats_count_and_rate_what_happened(url: str, run: Run, say: Say) -> None:
+    from taskharbor.drivers import open_driver
+
+    store = open_driver(url)
+    store.migrate()
+    killed(store, 1)
+    enqueued(store, NewJob("x", queue="a"), NewJob("x", queue="a", run_at=store.now() + timedelta(hours=1)))
+    store.pause("a")
+    found = run("stats", "--url", url)
+    store.close()
+    assert found["counts"]["ready"] == 2
+    assert found["counts"]["scheduled"] == 1
+    by_name = {queue["name"]: queue for queue in found["queues"]}
+    assert by_name["a"]["paused"]
+    assert by_name["a"]["oldest_ready_s"] >= 0
+    assert by_name["mail"]["oldest_ready_s"] is None
+    assert (found["recent"]["attempts"], found["recent"]["failure_rate"]) == (1, 1.0)
+    assert "100.0% failed" in say("stats", "--url", url)
+
+
+def test_every_list_is_a_sentence_when_it_is_empty(driver: Driver, say: Say) -> None:
+    for words in (["jobs", "list"], ["dlq", "list"], ["queues", "list"], ["workers"], ["schedules", "list"]):
+        assert say(*words).startswith("no ")

@@ -1,0 +1,200 @@
+"""Tables, bars, completion, the document: what people see of the command."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from taskharbor.cli import main
+from taskharbor.cli.command import build_parser
+from taskharbor.cli.completion import SHELLS, script
+from taskharbor.cli.form import ago, span
+from taskharbor.cli.options import every_parser, options_of
+from taskharbor.cli.output import ProgressBar, shortened
+from taskharbor.cli.reference import MARK, reference
+from taskharbor.core.model import NewJob
+from taskharbor.drivers import open_driver
+
+ROOT = Path(__file__).parent.parent.parent
+NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.012, "12ms"), (3.4, "3.4s"), (42, "42s"), (200, "3m"), (7800, "2h10m"), (36_000, "10h"), (300_000, "3d")],
+)
+def test_spans_are_short(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+    assert span(-seconds) == f"-{text}"
+
+
+def test_ages_look_both_ways() -> None:
+    assert ago(NOON - timedelta(minutes=3), NOON) == "3m ago"
+    assert ago(NOON + timedelta(hours=2), NOON) == "in 2h"
+    assert ago(NOON, NOON) == "now"
+    assert ago(None, NOON) == ""
+
+
+def test_a_traceback_is_shortened_to_what_it_ends_with() -> None:
+    assert shortened("Traceback (most recent call last):\n  File x\nValueError: no") == "ValueError: no"
+    assert shortened("first\nsecond") == "first"
+    assert len(shortened("x" * 500)) == 60
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_is_drawn_on_terminals_only() -> None:
+    for stream, drawn in ((Terminal(), True), (io.StringIO(), False)):
+        with ProgressBar("redriven", 10, stream) as bar:
+            bar.advance(5)
+        assert ("5 of 10" in stream.getvalue()) is drawn
+
+
+# --- on a real terminal ------------------------------------------------------------------------------------
+
+
+def on_terminal(
+    *words: str, columns: int = 200, interrupt_after: str | None = None, **environment: str
+) -> tuple[int, str]:
+    """Run the command on a terminal of its own, and return its exit code and everything it showed."""
+    import fcntl
+    import struct
+    import termios
+
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "taskharbor", *words],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "PYTHONWARNINGS": "error", **environment},
+        start_new_session=True,
+    )
+    os.close(child)
+    shown = b""
+    limit = time.monotonic() + 30
+    while time.monotonic() < limit:
+        try:
+            shown += os.read(parent, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not shown:
+            break
+        if interrupt_after is not None and interrupt_after.encode() in shown:
+            process.send_signal(signal.SIGINT)
+            interrupt_after = None
+    os.close(parent)
+    return process.wait(timeout=30), shown.decode()
+
+
+@pytest.fixture
+def filled() -> str:
+    store = open_driver("sqlite:///taskharbor.db")
+    store.migrate()
+    id = store.enqueue([NewJob("email.send", queue="mail")])[0].id
+    store.close()
+    return id
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_an_id_stays_whole_however_narrow_the_terminal(columns: int, filled: str) -> None:
+    code, shown = on_terminal("jobs", "list", columns=columns)
+    assert code == 0
+    assert filled in shown
+
+
+@pytest.mark.process
+def test_colours_are_for_terminals_that_want_them(filled: str) -> None:
+    red = "\x1b[32m"
+    store = open_driver("sqlite:///taskharbor.db")
+    (leased,) = store.reserve("mail")
+    store.ack(leased.job.id, leased.lease.token)
+    store.close()
+    assert red in on_terminal("jobs", "list")[1]
+    assert red not in on_terminal("jobs", "list", NO_COLOR="1")[1]
+
+
+@pytest.mark.process
+def test_watching_ends_with_ctrl_c_and_exit_code_0(filled: str) -> None:
+    code, shown = on_terminal("stats", "--watch", "--interval", "50ms", interrupt_after="workers:")
+    assert code == 0
+    assert "mail" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.process
+def test_without_rich_everything_is_there_in_plain(filled: str) -> None:
+    hidden = "import sys; sys.modules['rich'] = None; import importlib.util as u; f = u.find_spec"
+    hidden += "; u.find_spec = lambda n, *a: None if n == 'rich' else f(n, *a)"
+    command = (
+        f"{hidden}; sys.stdout.isatty = lambda: True; from taskharbor.cli import main; sys.exit(main(['jobs', 'list']))"
+    )
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert filled in done.stdout
+
+
+# --- completion and document -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_verb_and_flag(shell: str) -> None:
+    text = script(build_parser(), shell)
+    for path, parser in every_parser(build_parser()):
+        for word in path:
+            assert word in text
+        for action in options_of(parser):
+            assert action.option_strings[-1].lstrip("-") in text
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["jo"], "jobs"),
+        (["--url", "worker", "dl"], "dlq"),
+        (["jobs", ""], "list show retry cancel wait"),
+        (["jobs", "list", "--sta"], "--status"),
+        (["jobs", "list", "--status", "d"], "done dlq"),
+        (["completion", "z"], "zsh"),
+    ],
+)
+def test_bash_completes_what_was_begun(words: list[str], wanted: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(script(build_parser(), "bash"))
+    quoted = " ".join(f"'{word}'" for word in words)
+    command = (
+        f". ./script; COMP_WORDS=(taskharbor {quoted}); COMP_CWORD={len(words)}; _taskharbor; echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == wanted
+
+
+def test_completion_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "fish"]) == 0
+    assert "complete -c taskharbor" in capsys.readouterr().out
+
+
+def test_the_document_has_every_verb_and_every_flag() -> None:
+    written = (ROOT / "docs" / "cli.md").read_text("utf-8").partition(MARK)[2]
+    assert written.strip() == reference(build_parser()).strip(), (
+        "renew it: python -m taskharbor.cli.reference docs/cli.md"
+    )
+    for path, parser in every_parser(build_parser()):
+        if path:
+            assert f"# taskharbor {' '.join(path)}\n" in written
+        for action in options_of(parser):
+            assert action.option_strings[-1] in written

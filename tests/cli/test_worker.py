@@ -1,0 +1,210 @@
+"""`worker`, and `-A`: from a name to an application."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskharbor.cli import main
+from taskharbor.cli.command import build_parser
+from taskharbor.cli.options import resolve
+from taskharbor.cli.worker import words_for_one, worker_settings
+from taskharbor.core.contract import Driver
+from taskharbor.core.model import JobFilter, NewJob
+from taskharbor.drivers import open_driver
+
+Run = Callable[..., Any]
+Say = Callable[..., str]
+
+STORE = "json:///store"
+
+
+def resolved(*words: str) -> Any:
+    parser = build_parser()
+    return resolve(parser.parse_args(words), parser)
+
+
+@contextmanager
+def looking() -> Iterator[Driver]:
+    """The store of the workers, open for a moment."""
+    store = open_driver(STORE)
+    try:
+        store.migrate()
+        yield store
+    finally:
+        store.close()
+
+
+def done_jobs() -> int:
+    with looking() as store:
+        return store.counts()["done"]
+
+
+def workers_up() -> int:
+    with looking() as store:
+        return len(store.workers())
+
+
+def test_every_flag_reaches_the_worker() -> None:
+    words = ["-q", "default:4,mail", "--concurrency", "3", "--max-jobs", "9", "--grace", "1m", "--lease", "10"]
+    assert worker_settings(resolved("worker", *words, "--take-all", "--name", "ada")) == {
+        "queues": {"default": 4, "mail": 3},
+        "concurrency": 3,
+        "max_jobs": 9,
+        "grace_s": 60,
+        "lease_s": 10,
+        "take_all": True,
+        "name": "ada",
+    }
+
+
+def test_what_is_not_asked_for_is_left_to_the_worker() -> None:
+    assert worker_settings(resolved("worker")) == {}
+    assert worker_settings(resolved("worker", "-q", "a,b")) == {"queues": ["a", "b"]}
+
+
+def test_one_of_several_processes_is_told_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_PROCESSES", "4")
+    words = ["-A", "x", "worker", "-q", "a:2,b", "--lease", "1m", "--take-all", "--log-format", "json"]
+    told = words_for_one(resolved(*words))
+    assert told == ["--processes", "1", "--queues", "a:2,b", "--lease", "60.0", "--take-all", "--log-format", "json"]
+    assert resolved("-A", "x", "worker", *told).processes == 1
+
+
+@pytest.mark.process
+def test_a_drain_runs_what_is_there_and_prints_the_counts(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_URL", STORE)
+    good, bad = b'{"to":"ada"}', b'{"to":"ada","times":-1}'
+    with looking() as store:
+        jobs = [NewJob("email.send", each, "mail", max_attempts=1) for each in (good, bad)]
+        ids = [answer.id for answer in store.enqueue(jobs)]
+    done = subprocess.run(
+        [sys.executable, "-m", "taskharbor", "-A", app, "worker", "--drain", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)["counts"]
+    assert (counts["done"], counts["dead"]) == (1, 1)
+    assert "default:10, mail:10; 2 handlers" in done.stderr
+    assert "ada" not in done.stderr, "no payload in the log"
+    with looking() as store:
+        assert [store.get(id).status for id in ids] == ["done", "dlq"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_runs_until_it_is_told_to_stop(processes: int, app: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_URL", STORE)
+    with looking() as store:
+        store.enqueue([NewJob("email.send", b'{"to":"ada"}', "mail") for _ in range(20)])
+    words = ["worker", "-q", "mail:2", "--processes", str(processes), "--log-format", "json"]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "taskharbor", "-A", f"{app}:harbor", *words], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        limit = time.monotonic() + 30
+        # Not before all of them are up: one that is told to stop while it starts has nothing to put in order.
+        while (done_jobs() < 20 or workers_up() < processes) and time.monotonic() < limit:
+            time.sleep(0.1)
+        worker.send_signal(signal.SIGINT)
+        _, said = worker.communicate(timeout=30)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert done_jobs() == 20, said
+    assert worker.returncode == 0, said
+    assert workers_up() == 0
+    for line in said.splitlines():
+        json.loads(line)
+
+
+def test_a_worker_without_an_application_says_what_to_name(say: Say) -> None:
+    assert "-A" in say("worker", code=2)
+
+
+def test_a_worker_refuses_a_store_that_the_application_does_not_use(say: Say, tmp_path: Path) -> None:
+    Path("fixed_store.py").write_text('from taskharbor import Harbor\nharbor = Harbor("sqlite:///own.db")\n')
+    said = say("-A", "fixed_store", "--url", "postgresql://u:s3cr3t@h/d", "worker", code=2)
+    assert "sqlite:///own.db" in said
+    assert "s3cr3t" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--name", "ada"], "--name is for one process"),
+        (["--drain", "--json"], "--drain --json is for one process"),
+    ],
+)
+def test_what_is_for_one_process_is_refused_for_several(words: list[str], said: str, say: Say, app: str) -> None:
+    assert said in say("-A", app, "worker", "--processes", "2", *words, code=2)
+
+
+# --- -A ----------------------------------------------------------------------------------------------------
+
+TWO = "from taskharbor import Harbor\nfirst = Harbor('memory://')\nsecond = Harbor('memory://')\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "asked", "code", "cure"),
+    [
+        ("", "", "nowhere_at_all", 2, "PYTHONPATH"),
+        ("", "", "shop/jobs.py", 2, "no .py"),
+        ("", "", ":harbor", 2, "MODULE:HARBOR"),
+        ("app_empty", "", "app_empty", 2, "harbor = Harbor"),
+        ("app_two", TWO, "app_two", 2, "-A app_two:first"),
+        ("app_two_b", TWO, "app_two_b:frist", 2, "did you mean app_two_b:first?"),
+        ("app_number", "harbor = 5\n", "app_number:harbor", 2, "is no Harbor but of the type int"),
+        ("app_needs", "import not_installed_here\n", "app_needs", 1, "not_installed_here"),
+        ("app_broken", "1 / 0\n", "app_broken", 1, "ZeroDivisionError"),
+        ("app_syntax", "def\n", "app_syntax", 1, "SyntaxError"),
+        ("app_secret", "raise OSError('redis://me:s3cr3t@host is away')\n", "app_secret", 1, "redis://me:***@host"),
+        ("app_ends", "raise SystemExit(0)\n", "app_ends", 1, "SystemExit"),
+    ],
+)
+def test_an_application_that_cannot_be_had_is_one_line_with_the_cure(
+    name: str, text: str, asked: str, code: int, cure: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    if name:
+        Path(f"{name}.py").write_text(text)
+    said = say("-A", asked, "jobs", "list", code=code)
+    assert cure in said
+    assert said.count("\n") == 1
+
+
+def test_verbs_without_handlers_use_the_store_of_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("own_store.py").write_text('from taskharbor import Harbor\nharbor = Harbor("sqlite:///own.db")\n')
+    main(["enqueue", "x", "--url", "sqlite:///own.db"])
+    monkeypatch.setenv("TASKHARBOR_APP", "own_store")
+    monkeypatch.setenv("TASKHARBOR_URL", "sqlite:///other.db")
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    with redirect_stdout(StringIO()) as out:
+        assert main(["jobs", "list", "--json"]) == 0
+    assert len(json.loads(out.getvalue())["jobs"]) == 1
+    assert not Path("other.db").exists()
+
+
+def test_a_store_in_words_needs_no_application(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
+    driver.enqueue([NewJob("x")])
+    monkeypatch.setenv("TASKHARBOR_APP", "nowhere_at_all")
+    assert main(["jobs", "list", "--url", "sqlite:///taskharbor.db"]) == 0
+    assert main(["enqueue", "y", "--url", "sqlite:///taskharbor.db"]) == 0
+    assert len(driver.list(JobFilter()).jobs) == 2
