@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constr
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.bare ## enqueue, reserve and settle jobs on SQLite, and show what happened
+demo: $(VENV)/.bare ## see jobs live through success, retries, a killed worker and more, on SQLite
 	@$(BIN)/python -m taskharbor demo $(ARGS)
 
 test: $(VENV)/.dev ## run every test; servers start by themselves
