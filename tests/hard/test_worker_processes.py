@@ -48,7 +48,7 @@ def test_what_a_killed_worker_held_is_taken_over_by_others(here: Site) -> None:
     here.worker("--concurrency", "4")
     here.wait_for_ends(held + more)
     here.check(held + more, done=43)
-    assert {job: outcomes(here, job) for job in held} == dict.fromkeys(held, ["lapsed", "succeeded"])
+    assert {job: outcomes(here, job) for job in held} == {job: ["lapsed", "succeeded"] for job in held}
     assert {here.get(job).result for job in held} == {b'"fence 2"'}
     assert Counter(here.noted("quick") + here.noted("aquick")) == dict.fromkeys(more, 1)
 
@@ -73,7 +73,7 @@ def test_a_worker_frozen_past_its_lease_finds_its_writes_refused(here: Site) -> 
     [job] = here.enqueue("gated")
     frozen = here.worker("--concurrency", "2")
     until(lambda: here.noted("begin"), "it is in mid-job")
-    frozen.send_signal(signal.SIGSTOP)
+    here.freeze(frozen)
     other = here.worker("--concurrency", "2")
     until(lambda: here.get(job).result, "the other one has done the job")
     here.go()
@@ -97,7 +97,7 @@ def test_a_frozen_worker_does_not_begin_what_waited_in_it(here: Site) -> None:
     behind = here.enqueue("quick", 40)
     frozen = here.worker("--concurrency", "1")
     until(lambda: here.noted("begin"), "it is in mid-job")
-    frozen.send_signal(signal.SIGSTOP)
+    here.freeze(frozen)
     here.worker("--concurrency", "4")
     here.wait_for_ends(jobs + blocker + behind)
     here.go()
@@ -262,9 +262,10 @@ def test_a_database_restart_under_load_loses_and_repeats_nothing(
     own_server: PostgresServer, tmp_path: Path, how: str
 ) -> None:
     with site(own_server.create_database(), tmp_path) as here:
-        jobs = here.enqueue("quick", 1_500) + here.enqueue("aquick", 1_500)
-        jobs += here.enqueue("slow", 150, b'{"seconds": 0.02}')
+        jobs = here.enqueue("slow", 600, b'{"seconds": 0.01}')
+        jobs += here.enqueue("quick", 1_500) + here.enqueue("aquick", 1_500)
         workers = [here.worker("--concurrency", "4", lease="10s") for _ in range(2)]
+        until(lambda: len(here.driver.workers()) == 2, "both have started")
         for round in range(3):
             before = len(here.ran())
             until(lambda before=before: len(here.ran()) > before + 100, f"round {round} is at work")  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -125,6 +126,17 @@ class Site:
         until(all_ends, "history has everything", 15.0)
         assert ends == dict.fromkeys(jobs, 1), "a job ended twice, or without a trace"
 
+    def freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGSTOP, but not in the middle of a write: whoever freezes then keeps a SQLite file locked until it thaws,
+        and no other process can do anything about that."""
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            until(lambda: _threads_states(process.pid) == {"T"}, "every thread is frozen", 10)
+            if not self.url.startswith("sqlite:") or _can_be_written(self.url.removeprefix("sqlite:///")):
+                return
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+
     def close(self) -> None:
         for process in self._workers:
             if process.poll() is None:
@@ -139,11 +151,26 @@ def site(url: str, directory: Path) -> Iterator[Site]:
     made = Site(url, directory)
     try:
         yield made
-    except BaseException:
-        print(made.logs())
-        raise
     finally:
         made.close()
+        sys.stdout.write(made.logs())  # shown if the test fails
+
+
+def _threads_states(pid: int) -> set[str]:
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return {stat.rpartition(")")[2].split()[0] for stat in stats}
+
+
+def _can_be_written(path: str) -> bool:
+    connection = sqlite3.connect(path, timeout=0.3, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def is_running(pid: int) -> bool:

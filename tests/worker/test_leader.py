@@ -14,7 +14,8 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput, StoreUnavailable
-from taskharbor.core.model import Recovery, Schedule, Status, Worker
+from taskharbor.core.fleet import Recovery, Worker
+from taskharbor.core.model import Schedule, Status
 from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import done_job, everything, in_threads, leased_job, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON, SECOND, FakeClock

@@ -58,6 +58,9 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument(
         "--lease", type=positive_duration, metavar="TIME", help="how long a silent worker keeps its jobs (default: 30s)"
     )
+    parser.add_argument(
+        "--retention", type=positive_duration, metavar="TIME", help="forget jobs that ended longer ago (default: never)"
+    )
     parser.add_argument("--take-all", action="store_true", help="also take types without a handler, to the DLQ")
     parser.add_argument("--name", metavar="NAME", help="what the worker is called (default: host and process id)")
     parser.add_argument("--log-level", choices=_LEVELS, default="info", help="(default: info)")
@@ -74,6 +77,7 @@ def worker_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         "lease_s": None if arguments.lease is None else arguments.lease.total_seconds(),
         "grace_s": None if arguments.grace is None else arguments.grace.total_seconds(),
         "take_all": arguments.take_all or None,
+        "retention": arguments.retention,
         "queues": _queues(arguments),
     }
     return {name: value for name, value in settings.items() if value is not None}

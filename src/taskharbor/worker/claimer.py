@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.contract import Driver, Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
-from taskharbor.core.model import LeasedJob, Settlement, Status
-from taskharbor.core.outcome import Dead, Failed, Released, settlement
+from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
+from taskharbor.core.outcome import Dead, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
+from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.held import Held, Registry
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
@@ -28,7 +32,13 @@ if TYPE_CHECKING:
 LINGER_S: Final = 0.005
 """While the slots have work, what is done waits this long for company."""
 SLOWEST_STEP_S: Final = 0.2
+LAST_TRIES_S: Final = 0.05
+"""Between the tries of a worker that has to end while its store is away."""
+MOST_SOON: Final = 1_000
 CLOCK_SLACK_S: Final = 0.005
+
+SEE: Final = "see `taskharbor jobs show`"
+"""In place of an error's text, which may quote the payload: only the store keeps that."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -48,21 +58,26 @@ class Crew:
     quarantine: Quarantine
     outage: Outage
     tally: Tally
+    allowance: Allowance
 
 
 class Claimer:
-    def __init__(self, crew: Crew, lane: Lane, *, most: Callable[[], int] | None = None) -> None:
+    def __init__(self, crew: Crew, lane: Lane) -> None:
         self._crew = crew
         self._lane = lane
-        self._most = most
         self._thread: threading.Thread | None = None
         self._closing = False
         self._ended = threading.Event()
         self._hinted = True
         self._look_at = 0.0
+        self._soon: list[float] = []
+        """When jobs that were put off are due, of those for which the next look would be late."""
+        self._give_up_at = math.inf
         self.dry = False
         """The last look found nothing, and nothing is held."""
         self.looks = 0
+        self.finds = 0
+        """Looks that found something."""
 
     def start(self) -> None:
         name = f"taskharbor-claim-{self._lane.queue}"
@@ -83,8 +98,9 @@ class Claimer:
         self._lane.news.set()
 
     def end(self, timeout_s: float) -> None:
-        """Tell the store the rest, and stop."""
+        """Tell the store the rest, and stop, at the latest when the time is up."""
         self._closing = True
+        self._give_up_at = time.monotonic() + timeout_s
         self._ended.set()
         self._lane.news.set()
         if self._thread is not None:
@@ -103,12 +119,12 @@ class Claimer:
         self.dry = True
 
     def _finished(self) -> bool:
-        return self._ended.is_set() and not self._lane.done
+        return self._ended.is_set() and (not self._lane.done or time.monotonic() >= self._give_up_at)
 
     def _step(self) -> None:
         lane = self._lane
         lane.news.clear()
-        if self._closing or self._crew.quarantine.active:
+        if self._closing or self._crew.quarantine.active or lane.stuck():
             self._give_back()
         done = lane.finished(lane.batch)
         room = self._room()
@@ -128,8 +144,7 @@ class Claimer:
     def _room(self) -> int:
         if self._closing or self._crew.quarantine.active:
             return 0
-        room = self._lane.room()
-        return room if self._most is None else min(room, self._most())
+        return min(self._lane.room(), self._crew.allowance.left)
 
     def _idle(self, room: int) -> None:
         lane = self._lane
@@ -140,47 +155,92 @@ class Claimer:
             self._hinted = True
 
     def _give_back(self) -> None:
-        """What no slot has begun. A suspect that has its turn stays."""
+        """What no slot has begun. A suspect that has its turn stays, if it can have it."""
         quarantine, lane = self._crew.quarantine, self._lane
+        stuck = lane.stuck()
         unbegun = lane.take_back() + (quarantine.give_up() if self._closing else [])
+        if stuck and unbegun:
+            log.info("%d jobs of queue %s go back: its slots are busy", len(unbegun), lane.queue)
         for held in unbegun:
-            if held is quarantine.chosen and not self._closing:
+            if held is quarantine.chosen and not self._closing and not stuck:
                 lane.put(held)
             else:
-                held.ending = Released()
-                lane.done.append(held)
+                self._return(held)
+
+    def _return(self, held: Held) -> None:
+        held.ending = Released()
+        self._lane.done.append(held)
+        self._crew.allowance.give_back(1)
 
     # --- Talking to the store ----------------------------------------------------------------------------
 
     def _talk(self, done: list[Held], room: int) -> None:
         crew, lane = self._crew, self._lane
         before = time.monotonic()
+        room = crew.allowance.ask(room)
         lane.asked += room
+        leased: list[LeasedJob] = []
         try:
             now = crew.driver.now()
             told = [held for held in done if not held.lost]
-            words = [
-                settlement(held.ending or Released(), held.job, held.token, held.started_at, now, self._policy(held))
-                for held in told
-            ]
+            words = [self._word(held, now) for held in told]
+            self._tell_progress(told)
             results, leased = self._settle_and_reserve(words, room)
+            if leased:
+                self.finds += 1
+                self._accept(leased, before)
         except StoreError as error:
             lane.done.extendleft(reversed(self._worth_keeping(done)))
             crew.outage.wait(error, self._ended)
+            if self._ended.is_set():
+                time.sleep(LAST_TRIES_S)
             return
         finally:
             lane.asked -= room
+            crew.allowance.took(room, len(leased))
         crew.outage.over()
         crew.registry.remove(done)
         crew.quarantine.ended(done)
-        self._note(told, words, results)
-        if leased:
-            self._accept(leased, before)
+        self._note(told, words, results, now)
         if room:
-            lane_empty = len(leased) < min(room, lane.slots)
-            self._look_at = time.monotonic() + crew.poll_interval_s * random.uniform(0.9, 1.1) if lane_empty else 0.0
+            self._look_again(at_once=len(leased) >= min(room, lane.slots))
             self.dry = not leased and not lane.held() and not lane.done
             self.looks += 1
+
+    def _look_again(self, *, at_once: bool) -> None:
+        moment = time.monotonic()
+        self._look_at = 0.0 if at_once else moment + self._crew.poll_interval_s * random.uniform(0.9, 1.1)
+        while self._soon and self._soon[0] <= moment:
+            heapq.heappop(self._soon)
+        if self._soon:
+            self._look_at = min(self._look_at, self._soon[0])
+
+    def _due_in(self, wait_s: float) -> None:
+        """A job that was put off is due again in so many seconds: look then, if not before."""
+        if wait_s < self._crew.poll_interval_s and len(self._soon) < MOST_SOON:
+            heapq.heappush(self._soon, time.monotonic() + wait_s + CLOCK_SLACK_S)
+
+    def _word(self, held: Held, now: datetime) -> Settlement:
+        ending = held.ending or Released()
+        try:
+            return settlement(ending, held.job, held.token, held.started_at, now, self._policy(held))
+        except Exception as error:  # of one job, which must not keep the others from being told
+            reason = f"what the handler ended with cannot be kept: {error!r}"
+            return Settlement.fail(held.job.id, held.token, reason=reason, started_at=held.started_at)
+
+    def _tell_progress(self, told: list[Held]) -> None:
+        """What handlers reported last, which no heartbeat has taken along, would be lost with the end of the lease."""
+        late = [held for held in told if held.reported is not None]
+        if not late:
+            return
+        lease_s = self._crew.lease_s
+        reports = [Extension(held.job.id, held.token, lease_s, held.started_at, held.reported) for held in late]
+        for held in late:
+            held.reported = None
+        try:
+            self._crew.driver.extend(reports)
+        except InvalidInput as error:
+            log.warning("progress is left out, for what a handler reported cannot be kept: %s", error)
 
     def _settle_and_reserve(
         self, words: list[Settlement], room: int
@@ -216,14 +276,11 @@ class Claimer:
         crew.registry.add(items)
         if crew.quarantine.admit(self._lane, items):
             # Everybody else stands back while a job that may bring the process down has its turn.
-            self._lane.claimed += len(items)
             for held in items:
                 if not crew.quarantine.holds(held):
-                    held.ending = Released()
-                    self._lane.done.append(held)
+                    self._return(held)
             self._lane.news.set()
             return
-        self._lane.claimed += len(items)
         self._lane.add([held for held in items if not held.is_async], [held for held in items if held.is_async])
 
     def _worth_keeping(self, done: list[Held]) -> list[Held]:
@@ -242,7 +299,9 @@ class Claimer:
     def _policy(self, held: Held) -> Backoff:
         return (held.task.retry if held.task is not None else None) or self._crew.retry
 
-    def _note(self, told: list[Held], words: list[Settlement], results: Sequence[Status | TaskHarborError]) -> None:
+    def _note(
+        self, told: list[Held], words: list[Settlement], results: Sequence[Status | TaskHarborError], now: datetime
+    ) -> None:
         tally = self._crew.tally
         for held, word, result in zip(told, words, results, strict=True):
             if result is Status.DONE:
@@ -254,23 +313,25 @@ class Claimer:
                 log.error("could not be settled: %s", result, extra=job_fields(held.job))
             else:
                 tally.count(result, held.ending)
-                self._say(held, word, result)
+                self._say(held, word, result, now)
         if log.isEnabledFor(logging.DEBUG):
             for held in told:
                 log.debug("%s ended: %s", held.job.type, type(held.ending).__name__, extra=job_fields(held.job))
 
-    def _say(self, held: Held, word: Settlement, status: Status) -> None:
+    def _say(self, held: Held, word: Settlement, status: Status, now: datetime) -> None:
         match held.ending:
-            case Failed(error) if status is Status.READY and word.update is not None:
-                again, failed = word.update.run_at, word.update.failed_at
-                wait_s = (again - failed).total_seconds() if again is not None and failed is not None else 0.0
-                self._look_at = min(self._look_at, time.monotonic() + wait_s)
-                fields = job_fields(held.job)
-                log.warning(
-                    "%s failed (%s) and runs again in %.1f s", held.job.type, brief(error), wait_s, extra=fields
-                )
-            case Failed(error) | Dead(error):
-                log.error("%s failed for good (%s)", held.job.type, brief(error), extra=job_fields(held.job))
+            case Failed(kind=kind) if status is Status.READY and word.update is not None:
+                again = word.update.run_at
+                wait_s = 0.0 if again is None else (again - now).total_seconds()
+                self._due_in(wait_s)
+                what, fields = kind or SEE, job_fields(held.job)
+                log.warning("%s failed (%s) and runs again in %.1f s", held.job.type, what, wait_s, extra=fields)
+            case Failed(kind=kind):
+                log.error("%s failed for good (%s)", held.job.type, kind or SEE, extra=job_fields(held.job))
+            case Dead():
+                log.error("%s failed for good (%s)", held.job.type, word.code or SEE, extra=job_fields(held.job))
+            case Snoozed() if word.run_at is not None:
+                self._due_in((word.run_at - now).total_seconds())
             case _:
                 pass
 
@@ -290,10 +351,3 @@ class Relief(Claimer):
 
     def _finished(self) -> bool:
         return self._ended.is_set()
-
-
-def brief(error: str) -> str:
-    """The class of an error. Its text may quote the payload, which has no place in a log: the store keeps it."""
-    lines = error.strip().splitlines()
-    name = lines[-1].partition(":")[0] if len(lines) > 1 else ""
-    return name if name.replace(".", "").isidentifier() else "see `taskharbor jobs show`"

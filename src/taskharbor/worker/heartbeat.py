@@ -5,18 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from taskharbor.core.errors import StoreError, TaskHarborError
+from taskharbor.core.errors import InvalidInput, StoreError, TaskHarborError
+from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH
-from taskharbor.core.model import Extension, Lease, Worker
+from taskharbor.core.model import Extension, JobFilter, Lease, Status
 from taskharbor.worker.claimer import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.logs import job_fields
 
 TICK_S: Final = 0.5
 WORKER_BEAT_S: Final = 10.0
+CANCEL_LOOK_S: Final = 2.0
+TELL_START_S: Final = 1.0
+"""A handler that has run this long is worth telling the store that it runs."""
+LOOK_BATCH: Final = 100
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -28,6 +34,7 @@ class Heartbeat:
         self._crew = crew
         self._row = row
         self._beat_at = 0.0
+        self._cancels_at = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -65,6 +72,9 @@ class Heartbeat:
         for start in range(0, len(due), MAX_BATCH):
             self._extend(due[start : start + MAX_BATCH])
         self._give_up_lost(moment)
+        if moment >= self._cancels_at:
+            self._cancels_at = moment + CANCEL_LOOK_S
+            self._look_for_cancels([held for held in held_now if self._may_be_cancelled(held, moment)])
         if self._row is not None and moment >= self._beat_at:
             self._crew.driver.heartbeat(self._row)
             self._beat_at = moment + WORKER_BEAT_S
@@ -80,6 +90,7 @@ class Heartbeat:
             held.deadline - moment <= self._crew.lease_s * 2 / 3
             or held.asked_s is not None
             or held.reported is not None
+            or (bool(held.started) and not held.start_is_known and moment - held.started > TELL_START_S)
         )
 
     def _report_overdue(self, held: Held, timeout: timedelta) -> None:
@@ -97,12 +108,16 @@ class Heartbeat:
         before = time.monotonic()
         leases_s = [max(self._crew.lease_s, held.asked_s or 0.0, held.deadline - before) for held in due]
         reports = [held.reported for held in due]
-        results = self._crew.driver.extend(
-            [
-                Extension(held.job.id, held.token, lease_s, held.started_at, report)
-                for held, lease_s, report in zip(due, leases_s, reports, strict=True)
-            ]
-        )
+        extensions = [
+            Extension(held.job.id, held.token, lease_s, held.started_at, report)
+            for held, lease_s, report in zip(due, leases_s, reports, strict=True)
+        ]
+        try:
+            results = self._crew.driver.extend(extensions)
+        except InvalidInput as error:
+            # Somebody's progress cannot be kept. That must not cost anybody a lease.
+            log.warning("progress is left out, for what a handler reported cannot be kept: %s", error)
+            results = self._crew.driver.extend([replace(extension, progress=None) for extension in extensions])
         self._crew.outage.over()
         for held, lease_s, report, result in zip(due, leases_s, reports, results, strict=True):
             if held.reported is report:
@@ -114,13 +129,32 @@ class Heartbeat:
     def _told(self, held: Held, result: Lease | TaskHarborError, deadline: float) -> None:
         if isinstance(result, Lease):
             held.deadline = deadline
-            if result.cancel_requested and not held.asked_to_cancel:
-                held.asked_to_cancel = True
-                log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
-                held.stop()
+            held.start_is_known = held.started_at is not None
+            if result.cancel_requested:
+                self._cancel(held)
         elif held.ending is None:
             log.warning("the lease is lost, the handler is told to stop: %s", result, extra=job_fields(held.job))
             self._lose(held)
+
+    def _may_be_cancelled(self, held: Held, moment: float) -> bool:
+        """Short handlers are not worth the question."""
+        running_long = held.started and moment - held.started > CANCEL_LOOK_S
+        return bool(running_long) and held.ending is None and not (held.lost or held.asked_to_cancel)
+
+    def _look_for_cancels(self, running: list[Held]) -> None:
+        """A cancel comes back with the next extension, which may be long in coming: so ask in between."""
+        for start in range(0, len(running), LOOK_BATCH):
+            some = {held.job.id: held for held in running[start : start + LOOK_BATCH]}
+            page = self._crew.driver.list(JobFilter(ids=list(some), status=Status.INFLIGHT), limit=len(some))
+            for job in page.jobs:
+                if job.cancel_requested_at is not None and job.lease_token == some[job.id].token:
+                    self._cancel(some[job.id])
+
+    def _cancel(self, held: Held) -> None:
+        if not held.asked_to_cancel:
+            held.asked_to_cancel = True
+            log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
+            held.stop()
 
     def _give_up_lost(self, moment: float) -> None:
         """By our own clock the lease has ended, whether or not the store could be asked."""
@@ -133,3 +167,5 @@ class Heartbeat:
         held.lose()
         self._crew.tally.lost += 1
         self._crew.registry.remove([held])
+        # A handler that goes on without its lease, in a thread that cannot be ended, holds up nobody else.
+        self._crew.quarantine.ended([held])

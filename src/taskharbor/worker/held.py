@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.core.errors import LeaseLost
+from taskharbor.core.limits import MAX_DURATION
 from taskharbor.core.model import Job, LeasedJob, Progress
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Held:
         "lost",
         "overdue",
         "reported",
+        "start_is_known",
         "started",
         "started_at",
         "task",
@@ -47,6 +49,8 @@ class Held:
         self.asked_s: float | None = None
         """The lease that the handler asked for with `extend`, until it has been granted."""
         self.started = 0.0
+        self.start_is_known = False
+        """The store has been told that the handler runs."""
         self.started_at: datetime | None = None
         self.cancelled = False
         """The handler is to stop, for whatever reason."""
@@ -74,7 +78,7 @@ class Held:
     def extend(self, seconds: float) -> None:
         if self.lost:
             raise LeaseLost(f"the lease of job {self.job.id} is lost: stop, what you write now may be done twice")
-        self.asked_s = seconds
+        self.asked_s = min(seconds, MAX_DURATION.total_seconds())
 
     # --- What the loops do to it -------------------------------------------------------------------------
 

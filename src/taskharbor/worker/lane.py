@@ -12,12 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from taskharbor.core.outcome import Cancelled, Released
 from taskharbor.worker.held import Held
 from taskharbor.worker.news import News
 
 HORIZON_S: Final = 0.2
 """As many jobs are fetched ahead as the slots are thought to finish in this time."""
 WINDOW_S: Final = 0.5
+STUCK_S: Final = 2.0
+"""When no slot has begun a job for so long, those that wait behind them go back, for other workers to take."""
 TURN_S: Final = 0.05
 """How long a slot keeps its permit while slots of the other kind wait for one."""
 
@@ -42,7 +45,8 @@ class Pace:
 
 
 class Lane:
-    def __init__(self, queue: str, slots: int, batch: int) -> None:
+    def __init__(self, queue: str, slots: int, batch: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self.queue = queue
         self.slots = slots
         self.batch = batch
@@ -51,7 +55,8 @@ class Lane:
         self.ready_async: deque[Held] = deque()
         self.done: deque[Held] = deque()
         self.running: set[Held] = set()
-        self.claimed = 0
+        self.begun = monotonic()
+        """When a slot last began a job."""
         self.asked = 0
         """Jobs that claimers are asking the store for just now."""
         self.pace = Pace()
@@ -74,6 +79,8 @@ class Lane:
 
     def room(self) -> int:
         """How many more jobs to fetch. Fetches ahead no more than the slots will soon have done."""
+        if self._blocked():
+            return 0
         ahead = min(3 * self.batch, int(self.pace.rate() * HORIZON_S))
         room = self.slots + ahead - self.held() - self.asked
         return 0 if room <= 0 else min(self.batch, room)
@@ -81,6 +88,13 @@ class Lane:
     def held(self) -> int:
         """Jobs here that are not done yet."""
         return len(self.ready) + len(self.ready_async) + len(self.running)
+
+    def stuck(self) -> bool:
+        """Whether jobs wait here that other workers should have: every slot is busy with something long."""
+        return bool(self.ready or self.ready_async) and self._blocked()
+
+    def _blocked(self) -> bool:
+        return not self._free and self._monotonic() - self.begun > STUCK_S
 
     def starving(self) -> bool:
         """Whether slots are, or soon will be, without work."""
@@ -121,9 +135,16 @@ class Lane:
 
     # --- The slots' side ---------------------------------------------------------------------------------
 
-    def begin(self, held: Held) -> None:
-        held.started = time.monotonic()
+    def begin(self, held: Held) -> bool:
+        """False if there is nothing to begin: the job was cancelled or its lease has ended while it waited here."""
+        self.begun = moment = self._monotonic()
+        if held.cancelled or moment >= held.deadline:
+            held.ending = Cancelled("cancelled before it ran") if held.asked_to_cancel else Released()
+            self.end(held)
+            return False
+        held.started = moment
         self.running.add(held)
+        return True
 
     def end(self, held: Held) -> None:
         self.running.discard(held)

@@ -15,7 +15,7 @@ from typing import Final
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
-from taskharbor.core.model import Recovery
+from taskharbor.core.fleet import Recovery
 from taskharbor.worker.scheduler import Scheduler
 
 log = logging.getLogger("taskharbor.worker")

@@ -45,7 +45,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
-        line = f"{moment} {record.levelname:<7} {record.getMessage()}{fields}"
+        line = f"{moment} {record.levelname:<7} {_unbroken(record.getMessage())}{fields}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
@@ -72,11 +72,19 @@ def log_to(stream: TextIO | None = None, *, level: str = "INFO", format: str = "
     logger = logging.getLogger("taskharbor")
     logger.addHandler(handler)
     logger.setLevel(level.upper())
+    # An outage is told once, by the worker; the pool of connections would tell it again at every try.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     return handler
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+
+
+def _unbroken(message: str) -> str:
+    if message.isprintable():
+        return message
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in message)
 
 
 def _plain(value: object) -> str:

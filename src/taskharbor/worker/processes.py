@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -43,7 +44,8 @@ log = logging.getLogger("taskharbor.worker")
 class Processes:
     """The children of this worker, one to a thread slot."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._mine = threading.local()
         self._all: list[Child] = []
         self._lock = threading.Lock()
@@ -52,7 +54,7 @@ class Processes:
         """Run one job in the child of the calling thread. Returns when the handler has ended, or its child has."""
         child: Child | None = getattr(self._mine, "child", None)
         if child is None or not child.is_alive():
-            child = self._mine.child = Child()
+            child = self._mine.child = Child(self._limits)
             with self._lock:
                 self._all = [other for other in self._all if other.is_alive()] + [child]
         return child.run(held)
@@ -65,12 +67,12 @@ class Processes:
 
 
 class Child:
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         # Spawned, never forked: a fork of a process with threads and open connections cannot be trusted.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(
-            target=_serve, args=(theirs,), name="taskharbor-child", daemon=True
+            target=_serve, args=(theirs, limits), name="taskharbor-child", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -152,14 +154,15 @@ def _exit(code: int | None) -> str:
 # --- In the child ------------------------------------------------------------------------------------------
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, limits: Limits) -> None:
     """Run one job after the other until the parent goes away."""
     from taskharbor.worker.executor import Executor
 
     # Signals of the terminal are for the parent, which decides what becomes of its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    executor = Executor(Limits())
+    threading.Thread(target=_end_with_parent, name="taskharbor-parent", daemon=True).start()
+    executor = Executor(limits)
     while True:
         try:
             order = json.loads(pipe.recv_bytes())
@@ -175,6 +178,14 @@ def _serve(pipe: Connection) -> None:
             pipe.send_bytes(b'{"kind": "begun"}')
             ending = executor.call(held)
         pipe.send_bytes(json.dumps(_told(ending)).encode())
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed has told nobody. Its lease runs out, and somebody else will do the work."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 class _Remote:

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor import __version__
 from taskharbor.core.errors import InvalidInput, StoreError
+from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
 from taskharbor.core.model import DEFAULT_QUEUE, Settlement
-from taskharbor.core.model import Worker as WorkerRow
+from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer, Crew, Relief
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.heartbeat import Heartbeat
 from taskharbor.worker.held import Held, Registry
+from taskharbor.worker.keeping import kept_by_lake
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.leader import Leader
 from taskharbor.worker.outage import Outage
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SLOTS: Final = 10
 STEP_S: Final = 0.02
+LOOK_S: Final = 0.05
 LAST_WORDS_S: Final = 5.0
 """How long a stopping worker tries to tell the store what it gives back."""
 
@@ -84,7 +87,7 @@ class Worker:
         self._grace_s = grace_s
         self._batch = min(batch, MAX_BATCH)
         self._poll_interval_s = poll_interval_s
-        self._max_jobs = max_jobs
+        self._allowance = Allowance(max_jobs)
         self._retention = retention
         self._fleet = fleet
         self._stopping = threading.Event()
@@ -101,8 +104,9 @@ class Worker:
         when_orphaned(self._stopping.set)
         try:
             self.start()
-            while not self._stopping.wait(0.5) and not self._has_done_enough():
-                pass
+            # Not a wait on the event: a signal handler that sets it could find its lock taken by this very thread.
+            while not self._stopping.is_set() and not self._has_done_enough():
+                time.sleep(LOOK_S)
             self.stop()
         finally:
             restore()
@@ -121,11 +125,17 @@ class Worker:
         return self.tally
 
     def start(self) -> None:
-        """Begin to work in the background."""
+        """Begin to work in the background. One that was told to stop before does not begin."""
         with self._parts_lock:
             if self._started:
                 raise InvalidInput("this worker was started already: make another one")
+            if self._stopping.is_set():
+                return
+            self._prepare()
+            self._begin()
             self._started = True
+
+    def _prepare(self) -> None:
         driver = self._harbor.driver
         driver.now()  # the first look at the store: what is wrong with it is said here, to the caller
         self._crew = crew = Crew(
@@ -140,18 +150,20 @@ class Worker:
             quarantine=Quarantine(),
             outage=Outage(),
             tally=self.tally,
+            allowance=self._allowance,
         )
-        self._processes = Processes()
-        executor = Executor(getattr(driver, "limits", None) or Limits(), self._processes)
+        limits = getattr(driver, "limits", None) or Limits()
+        self._processes = Processes(limits)
+        executor = Executor(limits, self._processes)
         self._lanes = [Lane(queue, slots, self._batch) for queue, slots in self._slots.items()]
         self._threads = [ThreadSlots(lane, executor, driver.now) for lane in self._lanes]
         self._coroutines = CoroutineSlots(executor, driver.now)
-        self._claimers = [Claimer(crew, lane, most=self._left) for lane in self._lanes]
+        self._claimers = [Claimer(crew, lane) for lane in self._lanes]
         in_parallel = getattr(driver, "writes_in_parallel", False)
-        self._reliefs = [Relief(crew, lane, most=self._left) for lane in self._lanes] if in_parallel else []
+        self._reliefs = [Relief(crew, lane) for lane in self._lanes] if in_parallel else []
         self._heartbeat = Heartbeat(crew, self._row() if self._fleet else None)
-        self._leader = Leader(driver, self.id, retention=self._retention) if self._fleet else None
-        self._begin()
+        keep_from = kept_by_lake()
+        self._leader = Leader(driver, self.id, retention=self._retention, keep_from=keep_from) if self._fleet else None
 
     def stop(self) -> None:
         """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice."""
@@ -167,8 +179,9 @@ class Worker:
             self._leader.stop()
         self._wait_for_handlers()
         self._give_back_rest()
+        ends = time.monotonic() + LAST_WORDS_S
         for claimer in (*self._reliefs, *self._claimers):
-            claimer.end(LAST_WORDS_S)
+            claimer.end(max(0.0, ends - time.monotonic()))
         for threads in self._threads:
             threads.stop()
         self._coroutines.stop()
@@ -222,27 +235,31 @@ class Worker:
 
     # --- While it runs -----------------------------------------------------------------------------------
 
-    def _left(self) -> int:
-        """How many more jobs may be claimed."""
-        if self._max_jobs is None:
-            return MAX_BATCH
-        return max(0, self._max_jobs - sum(lane.claimed for lane in self._lanes))
-
     def _has_done_enough(self) -> bool:
-        return self._max_jobs is not None and self._left() == 0 and not len(self._crew.registry)
+        return self._allowance.used_up and not len(self._crew.registry)
 
     def _is_dry(self) -> bool:
-        """Whether every lane has found nothing twice, the second time after all had found nothing."""
-        if not all(claimer.dry for claimer in self._claimers):
+        """Whether there is nothing to do: nothing is held, and since then every lane has looked and found nothing.
+
+        A handler may have enqueued into any lane until it ended, so what a lane found before that does not count.
+        """
+        finds = self._finds()
+        if len(self._crew.registry) or not all(claimer.dry for claimer in self._claimers):
             return False
-        looks = [claimer.looks for claimer in self._claimers]
-        for claimer in self._claimers:
-            claimer.hint()
-        while any(claimer.looks == seen for claimer, seen in zip(self._claimers, looks, strict=True)):
-            if self._stopping.is_set():
-                return True
-            time.sleep(STEP_S / 10)
-        return all(claimer.dry for claimer in self._claimers)
+        for _ in range(2):  # the first look may have begun before
+            looks = [claimer.looks for claimer in self._claimers]
+            for claimer in self._claimers:
+                claimer.hint()
+            while any(claimer.looks == seen for claimer, seen in zip(self._claimers, looks, strict=True)):
+                if self._stopping.is_set() or self._has_done_enough():
+                    return True
+                if self._finds() != finds:
+                    return False
+                time.sleep(STEP_S / 10)
+        return self._finds() == finds and not len(self._crew.registry)
+
+    def _finds(self) -> int:
+        return sum(claimer.finds for claimer in self._claimers) + sum(relief.finds for relief in self._reliefs)
 
     # --- Stopping ----------------------------------------------------------------------------------------
 

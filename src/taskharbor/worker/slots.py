@@ -63,7 +63,8 @@ class ThreadSlots:
                 lane.end_turn()
 
     def _run(self, held: Held) -> None:
-        self._lane.begin(held)
+        if not self._lane.begin(held):
+            return
         held.started_at = self._now()
         try:
             held.ending = self._executor.run(held)
@@ -138,7 +139,8 @@ class CoroutineSlots:
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         assert task is not None
-        lane.begin(held)
+        if not lane.begin(held):
+            return
         held.started_at = self._now()
         held.abort = lambda: _call(loop, lambda: task.cancel() if held.ending is None else None)
         try:

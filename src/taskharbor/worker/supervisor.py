@@ -60,6 +60,8 @@ class Supervisor:
         environment = {**os.environ, SUPERVISED: "1"}
         place.process = subprocess.Popen(self._words, stdin=subprocess.PIPE, process_group=0, env=environment)
         place.started = time.monotonic()
+        if self._signals:  # one that came while the process was being made, and did not reach it
+            place.process.send_signal(signal.SIGTERM)
 
     def _look_after(self, place: _Place) -> None:
         if place.process is None:
@@ -67,12 +69,14 @@ class Supervisor:
                 self._start(place)
             elif self._signals:
                 place.is_open = False
+                place.code = 0  # it was to be started again, and need not be any more
             return
         code = place.process.poll()
         if code is None:
             return
         place.process = None
-        place.code = code
+        # One that ended of the signal itself had not begun to work.
+        place.code = 0 if self._signals and code == -signal.SIGTERM else code
         if code == 0 or self._signals:
             place.is_open = False
             return

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskharbor import Backoff, Harbor
+from taskharbor.worker.runtime import Worker
+
+AT_ONCE = Backoff(base=0)
+Start = Callable[..., Worker]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{tmp_path.name}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def harbor(url: str) -> Iterator[Harbor]:
+    """An application without tasks, whose failed jobs run again at once."""
+    with Harbor(url, retry=AT_ONCE) as made:
+        yield made
+
+
+@pytest.fixture
+def start(harbor: Harbor) -> Iterator[Start]:
+    """Starts workers, which are stopped in a hurry when the test is over."""
+    started: list[Worker] = []
+
+    def make(queues: Any = None, *, of: Harbor | None = None, **options: Any) -> Worker:
+        worker = (of or harbor).worker(queues, **{"fleet": False, **options})
+        started.append(worker)
+        worker.start()
+        return worker
+
+    yield make
+    for worker in started:
+        worker.hurry()
+        worker.stop()

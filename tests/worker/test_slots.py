@@ -1,0 +1,255 @@
+"""How many handlers run at once, in which order, and what happens to jobs that wait behind them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.worker.conftest import Start
+from tests.worker.crew import apause, finished, outcomes, pause, until
+
+from taskharbor import Harbor, InvalidInput
+from taskharbor.core.model import LeasedJob
+from taskharbor.testing.helpers import leased_jobs
+from taskharbor.testing.times import FakeClock
+from taskharbor.worker import lane as lanes
+from taskharbor.worker.held import Held
+from taskharbor.worker.lane import Lane
+
+
+class Crowd:
+    """Counts who is inside."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self.seen = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.seen += 1
+            self.most = max(self.most, self.inside)
+
+    def leave(self) -> None:
+        with self._lock:
+            self.inside -= 1
+
+
+def crowded(harbor: Harbor, crowd: Crowd, door: threading.Event) -> tuple[Any, Any]:
+    @harbor.task
+    def plain() -> None:
+        crowd.enter()
+        pause(door)
+        crowd.leave()
+
+    @harbor.task
+    async def coroutine() -> None:
+        crowd.enter()
+        await apause(door)
+        crowd.leave()
+
+    return plain, coroutine
+
+
+def test_no_more_handlers_run_at_once_than_there_are_slots_whatever_their_kind(harbor: Harbor, start: Start) -> None:
+    crowd, door = Crowd(), threading.Event()
+    plain, coroutine = crowded(harbor, crowd, door)
+    jobs = [(plain, coroutine)[number % 2].enqueue() for number in range(12)]
+    start(concurrency=4)
+    until(lambda: crowd.inside == 4)
+    door.set()
+    finished(harbor, *jobs)
+    assert crowd.most == 4
+    assert crowd.seen == 12
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["sync", "async"])
+def test_one_kind_alone_may_use_every_slot(harbor: Harbor, start: Start, kind: int) -> None:
+    crowd, door = Crowd(), threading.Event()
+    task = crowded(harbor, crowd, door)[kind]
+    jobs = [task.enqueue() for _ in range(7)]
+    start(concurrency=5)
+    until(lambda: crowd.inside == 5)
+    door.set()
+    finished(harbor, *jobs)
+    assert crowd.most == 5
+
+
+def test_each_queue_has_slots_of_its_own(harbor: Harbor, start: Start) -> None:
+    door = threading.Event()
+    crowds = {"mail": Crowd(), "slow": Crowd()}
+
+    @harbor.task
+    def stay(where: str) -> None:
+        crowds[where].enter()
+        pause(door)
+        crowds[where].leave()
+
+    jobs = [stay.using(queue=queue).enqueue(queue) for queue in crowds for _ in range(6)]
+    start({"mail": 3, "slow": 1})
+    until(lambda: (crowds["mail"].inside, crowds["slow"].inside) == (3, 1))
+    door.set()
+    finished(harbor, *jobs)
+    assert (crowds["mail"].most, crowds["slow"].most) == (3, 1)
+
+
+def test_a_worker_serves_the_queues_that_its_tasks_name_unless_told_otherwise(harbor: Harbor) -> None:
+    @harbor.task(queue="mail")
+    def send() -> None: ...
+
+    jobs = [send.enqueue(), send.using(queue="default").enqueue(), send.using(queue="other").enqueue()]
+    assert harbor.worker(fleet=False).drain().done == 2
+    assert [harbor.job(job).state for job in jobs] == ["done", "done", "ready"]
+    assert harbor.worker("other", fleet=False).drain().done == 1
+
+
+@pytest.mark.parametrize("queues", [[], {}, {"a": 0}, {"a": True}, [""], {"a": -1}])
+def test_queues_that_make_no_sense_are_refused(harbor: Harbor, queues: Any) -> None:
+    with pytest.raises(InvalidInput):
+        harbor.worker(queues, take_all=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"concurrency": 0}, {"lease_s": 0}, {"grace_s": -1}, {"max_jobs": 0}, {"batch": 0}, {"poll_interval_s": 0}],
+)
+def test_numbers_that_make_no_sense_are_refused(harbor: Harbor, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        harbor.worker(take_all=True, **options)
+
+
+def test_a_worker_without_handlers_says_what_to_do(harbor: Harbor) -> None:
+    with pytest.raises(InvalidInput, match="define some with @harbor.task, or use take_all=True"):
+        harbor.worker()
+
+
+# --- Order -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_with_one_slot_jobs_run_by_priority_and_then_as_they_came(harbor: Harbor, start: Start, kind: str) -> None:
+    ran: list[int] = []
+
+    def note(number: int) -> None:
+        ran.append(number)
+
+    async def anote(number: int) -> None:
+        ran.append(number)
+
+    task = harbor.task(note if kind == "sync" else anote)
+    jobs = [task.using(priority=number % 5).enqueue(number) for number in range(40)]
+    start(concurrency=1)
+    finished(harbor, *jobs)
+    assert ran == sorted(range(40), key=lambda number: (-(number % 5), number))
+
+
+def test_neither_kind_keeps_the_other_waiting_for_ever(harbor: Harbor, start: Start) -> None:
+    ran: deque[str] = deque()
+    stop = threading.Event()
+
+    @harbor.task
+    def plain() -> None:
+        ran.append("plain")
+        stop.wait(0.002)
+        if not stop.is_set():
+            plain.enqueue()
+
+    @harbor.task
+    async def coroutine() -> None:
+        ran.append("coroutine")
+        if not stop.is_set():
+            await coroutine.aenqueue()
+
+    plain.enqueue_many([{}] * 20)
+    coroutine.enqueue_many([{}] * 20)
+    start(concurrency=1)
+    try:
+        until(lambda: ran.count("plain") >= 60 and ran.count("coroutine") >= 60, "both kinds have their turn")
+    finally:
+        stop.set()
+
+
+# --- Jobs that wait behind others --------------------------------------------------------------------------
+
+
+def held_jobs(harbor: Harbor, count: int) -> list[Held]:
+    leases: list[LeasedJob] = leased_jobs(harbor.driver, count)
+    return [Held(leased, None, 0.0, 3600.0) for leased in leases]
+
+
+def test_a_lane_is_stuck_when_jobs_wait_and_no_slot_has_begun_one_for_long(harbor: Harbor) -> None:
+    clock = FakeClock()
+    lane = Lane("default", 1, 100, monotonic=clock.monotonic)
+    first, second, third = held_jobs(harbor, 3)
+    lane.add([first, second, third], [])
+    clock.advance(60)
+    assert not lane.stuck(), "a slot is free"
+    assert lane.wait_for_turn(lambda: False)
+    assert lane.begin(lane.ready.popleft())
+    clock.advance(lanes.STUCK_S)
+    assert not lane.stuck(), "not for long"
+    clock.advance(timedelta(milliseconds=1))
+    assert lane.stuck()
+    assert lane.room() == 0, "whoever has jobs to give back takes no new ones"
+    lane.end(first)
+    assert lane.begin(lane.ready.popleft())
+    assert not lane.stuck(), "one has begun"
+    clock.advance(60)
+    assert lane.take_back() == [third]
+    assert not lane.stuck(), "nobody waits"
+
+
+def test_jobs_behind_stuck_slots_go_back_and_others_take_them(
+    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, stuck = threading.Event(), threading.Event()
+    ran: deque[str] = deque()
+
+    @harbor.task
+    def quick() -> None:
+        ran.append("quick")
+
+    @harbor.task
+    def block() -> None:
+        stuck.set()
+        pause(door)
+
+    # Many quick jobs first, so that the worker fetches ahead, and then one that holds up the rest.
+    quick.enqueue_many([{}] * 300)
+    blocker = block.enqueue()
+    behind = [quick.enqueue() for _ in range(30)]
+    first = start(concurrency=1, name="first", lease_s=30)
+    assert stuck.wait(20)
+    waiting = sum(harbor.job(job).record.lease_owner == "first" for job in behind)
+    assert waiting, "nothing was fetched ahead: the test proves nothing"
+    monkeypatch.setattr(lanes, "STUCK_S", 0.1)
+    until(lambda: all(harbor.job(job).state == "ready" for job in behind), "they go back")
+    assert {harbor.job(job).record.attempts for job in behind} == {0}
+    second = start(concurrency=1, name="second")
+    views = finished(harbor, *behind)
+    assert {outcomes(view)[-1] for view in views} == {"succeeded"}
+    assert {view.attempts[-1].worker for view in views} == {"second"}
+    assert all(len(view.attempts) == 1 for view in views), "what never began was no attempt"
+    door.set()
+    assert finished(harbor, blocker)[0].attempts[-1].worker == "first"
+    assert first.tally.released == waiting
+    assert second.tally.done == 30
+
+
+def test_a_job_whose_lease_ended_while_it_waited_is_not_begun(harbor: Harbor) -> None:
+    clock = FakeClock()
+    lane = Lane("default", 1, 100, monotonic=clock.monotonic)
+    late, cancelled, lost, good = held_jobs(harbor, 4)
+    late.deadline = 1.0
+    cancelled.asked_to_cancel = True
+    cancelled.stop()
+    lost.lose()
+    clock.advance(1)
+    assert [lane.begin(held) for held in (late, cancelled, lost, good)] == [False, False, False, True]
+    assert list(lane.done) == [late, cancelled, lost]
+    assert lane.running == {good}
