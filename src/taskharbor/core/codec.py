@@ -36,7 +36,7 @@ class JsonCodec:
 
     def decode(self, data: bytes) -> JsonValue:
         try:
-            return json.loads(data)
+            return json.loads(str(data, "utf-8"))  # told, it need not guess the encoding
         except (ValueError, RecursionError) as error:
             raise InvalidPayload(f"stored bytes are not JSON: {error}") from None
 
