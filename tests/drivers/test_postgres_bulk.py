@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from taskharbor.core.errors import PayloadTooLarge
@@ -34,7 +32,7 @@ def test_what_goes_in_by_the_thousand_comes_out_as_it_was(url: str, odd_one: boo
     queue = f"{ODD} {odd_one}"
     jobs = [plain(number, queue) for number in range(STREAM_FROM)]
     if odd_one:
-        jobs[-2] = replace(jobs[-2], meta={ODD: ODD}, expires_at=NOON + HOUR, key=None, max_retries=None)
+        jobs[-2] = jobs[-2]._replace(meta={ODD: ODD}, expires_at=NOON + HOUR)
     with open_driver(url) as driver:
         ids = add_all(driver, jobs)
         found = [item.job for item in driver.reserve(queue, now=NOON, limit=STREAM_FROM)]
