@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from datetime import timedelta
@@ -181,18 +182,50 @@ def test_a_thread_is_told_of_a_cancel_through_its_context(harbor: Harbor, start:
     assert (view.state, outcomes(view)) == ("cancelled", ["cancelled"])
 
 
-def test_a_handler_that_finishes_in_spite_of_a_cancel_is_done(harbor: Harbor, start: Start) -> None:
+def test_a_handler_that_sees_a_cancel_and_returns_has_stopped(harbor: Harbor, start: Start) -> None:
     @harbor.task
     def long(context: Context) -> str:
         until(lambda: context.cancelled)
-        return "done all the same"
+        return "as far as I got"
 
     job = long.enqueue()
     start(lease_s=LEASE_S)
     until(lambda: harbor.job(job).state == "running")
     harbor.cancel(job)
     [view] = finished(harbor, job)
+    assert (view.state, view.result, outcomes(view)) == ("cancelled", None, ["cancelled"])
+
+
+def test_a_handler_that_finishes_without_a_look_at_the_cancel_is_done(harbor: Harbor, start: Start) -> None:
+    told = threading.Event()
+
+    @harbor.task
+    def long() -> str:
+        pause(told)
+        return "done all the same"
+
+    job = long.enqueue()
+    worker = start(lease_s=LEASE_S)
+    until(lambda: harbor.job(job).state == "running")
+    harbor.cancel(job)
+    until(lambda: all(held.cancelled for held in worker._crew.registry.snapshot()))
+    told.set()
+    [view] = finished(harbor, job)
     assert (view.state, view.result) == ("done", "done all the same")
+
+
+def test_a_coroutine_that_swallows_its_cancel_has_stopped_all_the_same(harbor: Harbor, start: Start) -> None:
+    @harbor.task
+    async def long() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        return "never mind"
+
+    job = long.enqueue()
+    start(lease_s=LEASE_S)
+    until(lambda: harbor.job(job).state == "running")
+    harbor.cancel(job)
+    assert finished(harbor, job)[0].state == "cancelled"
 
 
 # --- Lost leases -------------------------------------------------------------------------------------------

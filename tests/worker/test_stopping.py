@@ -327,3 +327,30 @@ def test_a_worker_that_could_not_start_can_be_stopped(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         worker.run()
     worker.stop()
+
+
+def test_a_thread_that_sees_the_stop_and_returns_early_gives_its_job_back(harbor: Harbor) -> None:
+    @harbor.task
+    def long(context: Context) -> str:
+        until(lambda: context.cancelled)
+        return "as far as I got"
+
+    job = long.enqueue()
+    worker = harbor.worker(grace_s=0.01)
+    worker.start()
+    until(lambda: worker._lanes[0].running)
+    worker.stop()
+    view = harbor.job(job)
+    assert (view.state, view.record.attempts, outcomes(view)) == ("ready", 0, ["released"])
+
+
+def test_a_thread_that_sees_its_timeout_and_returns_has_failed(harbor: Harbor, start: Start) -> None:
+    @harbor.task(timeout=0.05, max_attempts=1)
+    def long(context: Context) -> str:
+        until(lambda: context.cancelled)
+        return "as far as I got"
+
+    job = long.enqueue()
+    start()
+    [view] = finished(harbor, job)
+    assert (view.state, view.reason) == ("dlq", "timed out after 0.05 s")

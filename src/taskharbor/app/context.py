@@ -15,6 +15,8 @@ class Control(Protocol):
     @property
     def cancelled(self) -> bool: ...
 
+    def notice(self) -> None: ...
+
     def progress(self, progress: Progress, /) -> None: ...
 
     def extend(self, seconds: float, /) -> None: ...
@@ -39,8 +41,13 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for this job to stop. A long handler looks now and then, and returns early."""
-        return self._control.cancelled
+        """Whether the run is to stop: the job was cancelled or is past its timeout, or its worker ends or has lost it.
+        A long handler looks now and then, and returns early. However it ends once it has seen this, it has stopped
+        and not succeeded: the job is cancelled, failed or put back, as the case may be."""
+        told = self._control.cancelled
+        if told:
+            self._control.notice()
+        return told
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far the run has come; `harbor.job(id).progress` shows it."""

@@ -111,6 +111,9 @@ class _InlineControl:
     def progress(self, progress: Progress) -> None:
         self._driver.extend([Extension(self._id, self._token, _LEASE, progress=progress)])
 
+    def notice(self) -> None:
+        """Nobody cancels an inline run, so nobody sees it."""
+
     def extend(self, seconds: float) -> None:
         self._driver.extend_lease(self._id, self._token, lease_for=max(_LEASE, timedelta(seconds=seconds)))
 

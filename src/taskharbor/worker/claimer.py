@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.contract import Driver, Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
-from taskharbor.core.outcome import Dead, Failed, Released, Snoozed, settlement
+from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.held import Held, Registry
@@ -35,6 +35,9 @@ SLOWEST_STEP_S: Final = 0.2
 LAST_TRIES_S: Final = 0.05
 """Between the tries of a worker that has to end while its store is away."""
 MOST_SOON: Final = 1_000
+GIVEN_BACK: Final = Released()
+PUT_OFF: Final = timedelta(seconds=10)
+"""For suspects that could not have their turn within the time that everybody else stands back."""
 CLOCK_SLACK_S: Final = 0.005
 
 SEE: Final = "see `taskharbor jobs show`"
@@ -119,13 +122,18 @@ class Claimer:
         self.dry = True
 
     def _finished(self) -> bool:
-        return self._ended.is_set() and (not self._lane.done or time.monotonic() >= self._give_up_at)
+        lane = self._lane
+        told_all = not (lane.done or lane.ready or lane.ready_async or lane.asked)
+        return self._ended.is_set() and (told_all or time.monotonic() >= self._give_up_at)
 
     def _step(self) -> None:
         lane = self._lane
         lane.news.clear()
         if self._closing or self._crew.quarantine.active or lane.stuck():
             self._give_back()
+        else:
+            for held in lane.take_back(lane.worth_keeping()):
+                self._return(held)
         done = lane.finished(lane.batch)
         room = self._room()
         look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
@@ -158,7 +166,9 @@ class Claimer:
         """What no slot has begun. A suspect that has its turn stays, if it can have it."""
         quarantine, lane = self._crew.quarantine, self._lane
         stuck = lane.stuck()
-        unbegun = lane.take_back() + (quarantine.give_up() if self._closing else [])
+        unbegun = lane.take_back()
+        for held in quarantine.give_up() if self._closing else quarantine.put_off():
+            self._return(held, Released() if self._closing else Snoozed(PUT_OFF))
         if stuck and unbegun:
             log.info("%d jobs of queue %s go back: its slots are busy", len(unbegun), lane.queue)
         for held in unbegun:
@@ -167,8 +177,8 @@ class Claimer:
             else:
                 self._return(held)
 
-    def _return(self, held: Held) -> None:
-        held.ending = Released()
+    def _return(self, held: Held, ending: Ending = GIVEN_BACK) -> None:
+        held.ending = ending
         self._lane.done.append(held)
         self._crew.allowance.give_back(1)
 
@@ -178,8 +188,9 @@ class Claimer:
         crew, lane = self._crew, self._lane
         before = time.monotonic()
         room = crew.allowance.ask(room)
-        lane.asked += room
+        lane.ask(room)
         leased: list[LeasedJob] = []
+        results: Sequence[Status | TaskHarborError] | None = None
         try:
             now = crew.driver.now()
             told = [held for held in done if not held.lost]
@@ -195,8 +206,12 @@ class Claimer:
             if self._ended.is_set():
                 time.sleep(LAST_TRIES_S)
             return
+        except BaseException:
+            if results is None:  # not told yet, so it must be told another time
+                lane.done.extendleft(reversed(done))
+            raise
         finally:
-            lane.asked -= room
+            lane.ask(-room)
             crew.allowance.took(room, len(leased))
         crew.outage.over()
         crew.registry.remove(done)
@@ -274,6 +289,10 @@ class Claimer:
         tasks, lease_s = crew.tasks, crew.lease_s
         items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
         crew.registry.add(items)
+        if self._closing:  # these came in answer to a question from before
+            for held in items:
+                self._return(held)
+            return
         if crew.quarantine.admit(self._lane, items):
             # Everybody else stands back while a job that may bring the process down has its turn.
             for held in items:

@@ -27,6 +27,8 @@ class Running(Control, Protocol):
     job: Job
     task: Task[..., Any] | None
     asked_to_cancel: bool
+    noticed: bool
+    overdue: bool
 
 
 class Executor:
@@ -50,6 +52,8 @@ class Executor:
             value = task.function(**arguments)
         except BaseException as error:
             return self._after(held, error)
+        if held.cancelled and held.noticed:
+            return stopped(held)
         return SUCCEEDED if value is None else self._done(task, value)
 
     async def arun(self, held: Held) -> Ending:
@@ -69,6 +73,8 @@ class Executor:
             return self._after(held, error)
         except BaseException as error:
             return self._after(held, error)
+        if held.cancelled and (held.noticed or _was_cancelled()):
+            return stopped(held)
         return SUCCEEDED if value is None else self._done(task, value)
 
     def _prepared(self, held: Running) -> tuple[Task[..., Any], dict[str, Any]]:
@@ -101,10 +107,24 @@ class Executor:
                 return Dead(str(error), Reason.NO_HANDLER)
             case _BadPayload():
                 return Dead(str(error), Reason.BAD_PAYLOAD)
-            case asyncio.CancelledError() if held.cancelled:
-                return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+            case _ if held.cancelled and (held.noticed or isinstance(error, asyncio.CancelledError)):
+                return stopped(held)
             case _:
                 return failed(error)
+
+
+def stopped(held: Running) -> Ending:
+    """A handler that was told to stop, saw it, and ended one way or the other: it has stopped, not succeeded."""
+    timeout = held.job.timeout
+    if held.overdue and timeout is not None:
+        return timed_out(timeout.total_seconds())
+    return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+
+
+def _was_cancelled() -> bool:
+    """Whether the coroutine was cancelled, caught that and returned."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def timed_out(seconds: float) -> Failed:

@@ -31,6 +31,7 @@ class Held:
         "ending",
         "job",
         "lost",
+        "noticed",
         "overdue",
         "reported",
         "start_is_known",
@@ -54,6 +55,8 @@ class Held:
         self.started_at: datetime | None = None
         self.cancelled = False
         """The handler is to stop, for whatever reason."""
+        self.noticed = False
+        """The handler has looked, and seen that it is to stop."""
         self.asked_to_cancel = False
         """Somebody cancelled the job."""
         self.overdue = False
@@ -74,6 +77,9 @@ class Held:
     def progress(self, progress: Progress) -> None:
         """Kept until the next heartbeat takes it to the store."""
         self.reported = progress
+
+    def notice(self) -> None:
+        self.noticed = True
 
     def extend(self, seconds: float) -> None:
         if self.lost:

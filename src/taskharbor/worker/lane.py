@@ -19,6 +19,8 @@ from taskharbor.worker.news import News
 HORIZON_S: Final = 0.2
 """As many jobs are fetched ahead as the slots are thought to finish in this time."""
 WINDOW_S: Final = 0.5
+HOARD: Final = 5
+"""Jobs go back when so many times more wait here than the slots will soon have done."""
 STUCK_S: Final = 2.0
 """When no slot has begun a job for so long, those that wait behind them go back, for other workers to take."""
 TURN_S: Final = 0.05
@@ -112,15 +114,25 @@ class Lane:
     def put(self, held: Held) -> None:
         self.add([], [held]) if held.is_async else self.add([held], [])
 
-    def take_back(self) -> list[Held]:
-        """The jobs that no slot has begun."""
+    def ask(self, count: int) -> None:
+        with self.lock:
+            self.asked += count
+
+    def worth_keeping(self) -> int:
+        """How many jobs may wait here. Far more than the slots will soon have done come to wait when handlers become
+        slower all at once; other workers should have those, and what is more urgent should not stand behind them."""
+        soon = self.slots + int(self.pace.rate() * HORIZON_S)
+        return soon if len(self.ready) + len(self.ready_async) > HOARD * soon else 4 * self.batch
+
+    def take_back(self, keep: int = 0) -> list[Held]:
+        """The jobs that no slot has begun, except the first so many."""
         unbegun: list[Held] = []
-        for waiting in (self.ready, self.ready_async):
-            while True:
-                try:
-                    unbegun.append(waiting.pop())
-                except IndexError:
-                    break
+        while len(self.ready) + len(self.ready_async) > keep:
+            waiting = max(self.ready, self.ready_async, key=len)
+            try:
+                unbegun.append(waiting.pop())
+            except IndexError:  # a slot was quicker
+                continue
         return unbegun
 
     def finished(self, most: int) -> list[Held]:

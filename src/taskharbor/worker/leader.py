@@ -266,4 +266,4 @@ class Leader:
     def _worked(self, duty: str) -> None:
         if duty in self._failing:
             self._failing.discard(duty)
-            log.info("the %s of the fleet works again", duty)
+            log.info("working again: the %s of the fleet", duty)

@@ -1,11 +1,14 @@
 """Handlers that ask for a process of their own: CPU-bound work, and work that may have to be killed.
 
-Each thread slot keeps one child. Messages are JSON on a pipe: the job goes down, progress and the end come up. The
-child finds the handler by importing the module that defined it, exactly as the parent did.
+Each thread slot keeps one child. Messages are JSON on a pipe: the job goes down, progress and the end come up, each
+with the lease token of its job. The child finds the handler by importing the module that defined it, exactly as the
+parent did. Signals are for the worker alone, which decides what becomes of its children.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib
 import json
 import logging
@@ -14,13 +17,16 @@ import os
 import signal
 import threading
 import time
+import weakref
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.app.task import Task
-from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.errors import LeaseLost, TaskHarborError
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Job, Progress
 from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, Released, Snoozed
@@ -29,6 +35,7 @@ from taskharbor.drivers.state import State
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
+    from types import FrameType
 
     from taskharbor.worker.held import Held
 
@@ -36,6 +43,10 @@ LOOK_S: Final = 0.05
 """How often a waiting slot looks whether its handler was told to stop, or is overdue."""
 GRACE_S: Final = 0.5
 """How long a child that is to end may take before it is killed."""
+START_S: Final = 120.0
+"""How long a child may take to import the application, for a job that has a timeout."""
+FOR_THE_WORKER: Final = (signal.SIGTERM, signal.SIGINT)
+"""Signals that come to all processes of a service or a terminal, and mean the worker."""
 _NOWHERE: Final = State()
 
 log = logging.getLogger("taskharbor.worker")
@@ -44,81 +55,160 @@ log = logging.getLogger("taskharbor.worker")
 class Processes:
     """The children of this worker, one to a thread slot."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._limits = limits
+        self._is_stopping = is_stopping
         self._mine = threading.local()
         self._all: list[Child] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def run(self, held: Held) -> Ending:
         """Run one job in the child of the calling thread. Returns when the handler has ended, or its child has."""
         child: Child | None = getattr(self._mine, "child", None)
         if child is None or not child.is_alive():
-            child = self._mine.child = Child(self._limits)
             with self._lock:
+                if self._closed:
+                    return Released()
+                child = self._mine.child = Child(self._limits, self._is_stopping)
                 self._all = [other for other in self._all if other.is_alive()] + [child]
         return child.run(held)
 
     def stop(self) -> None:
         with self._lock:
+            self._closed = True
             children, self._all = self._all, []
         for child in children:
-            child.kill()
+            child.end()
 
 
 class Child:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, is_stopping: Callable[[], bool]) -> None:
+        self._is_stopping = is_stopping
+        self._is_ready = False
+        self._ended = False
         # Spawned, never forked: a fork of a process with threads and open connections cannot be trusted.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(
             target=_serve, args=(theirs, limits), name="taskharbor-child", daemon=True
         )
-        self._process.start()
+        with _held_back():
+            self._process.start()
         theirs.close()
+        _living.add(self)
 
     def is_alive(self) -> bool:
-        return self._process.is_alive()
+        return not self._ended and self._process.is_alive()
 
-    def kill(self) -> None:
+    def end(self) -> None:
+        """From any thread: who is waiting for the child's word hears that there will be none."""
+        self._ended = True
         self._process.kill()
         self._process.join(GRACE_S)
-        self._pipe.close()
 
     def run(self, held: Held) -> Ending:
-        task, job = held.task, held.job
-        assert task is not None
-        order = {
-            "module": task.function.__module__,
-            "name": task.function.__qualname__,
-            "token": held.token,
-            "job": records.encode("jobs", job, _NOWHERE),
-        }
-        timeout_s = None if job.timeout is None else job.timeout.total_seconds()
         try:
-            self._pipe.send_bytes(json.dumps(order).encode())
-            return self._follow(held, timeout_s)
+            return self._follow(held)
         except (EOFError, OSError):
-            self._process.join(GRACE_S)
-            return Failed(f"the process of the handler ended without a word ({_exit(self._process.exitcode)})")
+            return self._gone()
+        except BaseException:
+            self._kill()  # what it would still say is no word about the next job
+            raise
 
-    def _follow(self, held: Held, timeout_s: float | None) -> Ending:
+    def _kill(self) -> None:
+        self.end()
+        self._pipe.close()
+
+    def _follow(self, held: Held) -> Ending:
+        asked = time.monotonic()
         began: float | None = None
+        if self._is_ready:
+            self._pipe.send_bytes(_order(held))
         while True:
             if self._pipe.poll(LOOK_S):
                 word = json.loads(self._pipe.recv_bytes())
-                if word["kind"] == "begun":  # a new child first has to import the application
+                if word["kind"] == "ready":
+                    # Not before: a pipe is small, and who fills it waits for a reader that may never come.
+                    self._is_ready = True
+                    self._pipe.send_bytes(_order(held))
+                elif word["token"] != held.token:
+                    log.debug("a word about another job is left aside")
+                elif word["kind"] == "begun":  # a new child first has to import the application
                     began = time.monotonic()
-                    continue
-                ending = _heard(word, held)
-                if ending is not None:
+                elif (ending := _heard(word, held)) is not None:
                     return ending
-            elif timeout_s is not None and began is not None and time.monotonic() - began > timeout_s:
-                self.kill()
-                return Failed(f"timed out after {timeout_s:g} s, and its process was killed")
-            elif held.cancelled:
-                self.kill()
+            # At every turn, or a handler that reports without a pause could not be stopped.
+            if (reason := _overdue(held, asked, began)) is not None:
+                self._kill()
+                return Failed(reason)
+            if held.cancelled:
+                self._kill()
                 return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+
+    def _gone(self) -> Ending:
+        was_ended = self._ended
+        self._process.join(GRACE_S)
+        code = self._process.exitcode
+        self._kill()
+        if was_ended or (code is not None and -code in FOR_THE_WORKER and self._will_stop()):
+            return Released()
+        return Failed(f"the process of the handler ended without a word ({_exit(code)})")
+
+    def _will_stop(self) -> bool:
+        """Whether the signal that ended the child has come to the worker too, if perhaps a little later."""
+        ends = time.monotonic() + GRACE_S
+        while not self._is_stopping() and time.monotonic() < ends:
+            time.sleep(LOOK_S)
+        return self._is_stopping()
+
+
+_living: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A program that ends without having stopped its worker would wait for children that heed no SIGTERM."""
+    for child in list(_living):
+        if child.is_alive():
+            child.end()
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """A process started by this thread meanwhile is deaf to signals from its first moment, until it asks for them.
+
+    Every other thread of this process goes on to get them.
+    """
+    resource_tracker.ensure_running()  # now, because it too touches the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_WORKER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _order(held: Held) -> bytes:
+    task = held.task
+    assert task is not None
+    order = {
+        "module": task.function.__module__,
+        "name": task.function.__qualname__,
+        "token": held.token,
+        "job": records.encode("jobs", held.job, _NOWHERE),
+    }
+    return json.dumps(order).encode()
+
+
+def _overdue(held: Held, asked: float, began: float | None) -> str | None:
+    if held.job.timeout is None:
+        return None
+    timeout_s = held.job.timeout.total_seconds()
+    if began is not None:
+        is_late = time.monotonic() - began > timeout_s
+        return f"timed out after {timeout_s:g} s, and its process was killed" if is_late else None
+    is_late = time.monotonic() - asked > max(timeout_s, START_S)
+    return "its process did not come to begin, and was killed" if is_late else None
 
 
 def _heard(word: dict[str, Any], held: Held) -> Ending | None:
@@ -126,7 +216,8 @@ def _heard(word: dict[str, Any], held: Held) -> Ending | None:
         case "progress":
             held.progress(Progress(word["done"], word["total"], word["note"]))
         case "extend":
-            held.extend(word["seconds"])
+            with contextlib.suppress(LeaseLost):  # the handler is about to be stopped
+                held.extend(word["seconds"])
         case "done":
             return Done(None if word["result"] is None else b64decode(word["result"]))
         case "failed":
@@ -156,28 +247,41 @@ def _exit(code: int | None) -> str:
 
 def _serve(pipe: Connection, limits: Limits) -> None:
     """Run one job after the other until the parent goes away."""
+    _heed_no_signals()
     from taskharbor.worker.executor import Executor
 
-    # Signals of the terminal are for the parent, which decides what becomes of its children.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, name="taskharbor-parent", daemon=True).start()
     executor = Executor(limits)
+    line = _Line(pipe)
+    pipe.send_bytes(b'{"kind": "ready"}')
     while True:
         try:
             order = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
         job: Job = records.decode("jobs", order["job"]["id"], order["job"], _NOWHERE)
-        held = _Remote(job, order["token"], pipe)
+        token = line.token = order["token"]
+        held = _Remote(job, token, line)
         try:
             held.task = _find(order["module"], order["name"])
         except Exception as error:
             ending: Ending = Failed(f"the handler's process could not find it: {error!r}")
         else:
-            pipe.send_bytes(b'{"kind": "begun"}')
+            line.say(token, {"kind": "begun"})
             ending = executor.call(held)
-        pipe.send_bytes(json.dumps(_told(ending)).encode())
+        line.say(token, _told(ending), last=True)
+
+
+def _heed_no_signals() -> None:
+    # Handlers that do nothing, and not SIG_IGN: programs that a job starts would inherit that, and could not be ended.
+    for number in FOR_THE_WORKER:
+        signal.signal(number, _nothing)
+        signal.siginterrupt(number, False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_WORKER)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 def _end_with_parent() -> None:
@@ -188,23 +292,46 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+class _Line:
+    """The way up to the parent, which threads of a handler may use at the same time."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.token = ""
+        """The job that runs. Nothing is said any more about another one, whatever its threads still do."""
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def say(self, token: str, word: dict[str, Any], *, last: bool = False) -> None:
+        message = json.dumps({**word, "token": token}).encode()
+        with self._lock:
+            if token == self.token:
+                self._pipe.send_bytes(message)
+                if last:
+                    self.token = ""
+
+
 class _Remote:
     """What stands for the held job in the child."""
 
-    def __init__(self, job: Job, token: str, pipe: Connection) -> None:
+    def __init__(self, job: Job, token: str, line: _Line) -> None:
         self.job = job
         self.token = token
         self.task: Task[..., Any] | None = None
         self.cancelled = False  # a child that is to stop is killed
         self.asked_to_cancel = False
-        self._pipe = pipe
+        self.noticed = False
+        self.overdue = False
+        self._line = line
 
     def progress(self, progress: Progress) -> None:
         word = {"kind": "progress", "done": progress.done, "total": progress.total, "note": progress.note}
-        self._pipe.send_bytes(json.dumps(word).encode())
+        self._line.say(self.token, word)
+
+    def notice(self) -> None:
+        self.noticed = True
 
     def extend(self, seconds: float) -> None:
-        self._pipe.send_bytes(json.dumps({"kind": "extend", "seconds": seconds}).encode())
+        self._line.say(self.token, {"kind": "extend", "seconds": seconds})
 
 
 def _find(module: str, name: str) -> Task[..., Any]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from taskharbor.core.model import Job
@@ -18,6 +20,10 @@ from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
 
 UNEXPLAINED: Final = 3
+PATIENCE_S: Final = 5.0
+"""How long a suspect waits for handlers that were running before it."""
+LONGEST_S: Final = 30.0
+"""How long everybody else stands back at most."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -30,9 +36,11 @@ def is_suspect(job: Job) -> bool:
 class Quarantine:
     """One for all the lanes of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Lane, Held]] = deque()
+        self._monotonic = monotonic
+        self._since = 0.0
         self.chosen: Held | None = None
         self.active = False
 
@@ -43,6 +51,8 @@ class Quarantine:
             return self.active
         with self._lock:
             self._waiting.extend((lane, held) for held in suspects)
+            if not self.active:
+                self._since = self._monotonic()
             self.active = True
         for held in suspects:
             log.warning("%s may have brought workers down: it runs alone", held.job.type, extra=job_fields(held.job))
@@ -53,11 +63,14 @@ class Quarantine:
             return any(item is held for _, item in self._waiting)
 
     def serve(self, lane: Lane, held_in_all: int) -> None:
-        """Start the next suspect of this lane when nothing but suspects is left in the process."""
+        """Start the next suspect of this lane when nothing but suspects is left in the process, or when what else runs
+        takes so long that waiting for it would harm more than it helps."""
         if not self.active:
             return
         with self._lock:
-            if self.chosen is not None or not self._waiting or held_in_all > len(self._waiting):
+            if self.chosen is not None or not self._waiting:
+                return
+            if held_in_all > len(self._waiting) and self._monotonic() - self._since < PATIENCE_S:
                 return
             owner, held = self._waiting[0]
             if owner is not lane:
@@ -74,6 +87,14 @@ class Quarantine:
                 self.chosen = None
             if self.chosen is None and not self._waiting:
                 self.active = False
+
+    def put_off(self) -> list[Held]:
+        """Those that are still waiting when everybody else has stood back for long enough."""
+        if not self.active or self._monotonic() - self._since < LONGEST_S:
+            return []
+        waiting = self.give_up()
+        self.active = False
+        return waiting
 
     def give_up(self) -> list[Held]:
         """Those that have not had their turn, for a worker that stops."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor import __version__
 from taskharbor.core.errors import InvalidInput, StoreError
+from taskharbor.core.fleet import ANY_TYPE
 from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
@@ -40,8 +41,13 @@ if TYPE_CHECKING:
 DEFAULT_SLOTS: Final = 10
 STEP_S: Final = 0.02
 LOOK_S: Final = 0.05
+SMALLEST_FOR_TWO: Final = 4
+"""The smallest batch for which a second claimer is worth its while."""
 LAST_WORDS_S: Final = 5.0
 """How long a stopping worker tries to tell the store what it gives back."""
+
+MOST_OF_TYPES: Final = 4_000
+"""How many characters of names of types a worker says it handles."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -159,10 +165,10 @@ class Worker:
         self._threads = [ThreadSlots(lane, executor, driver.now) for lane in self._lanes]
         self._coroutines = CoroutineSlots(executor, driver.now)
         self._claimers = [Claimer(crew, lane) for lane in self._lanes]
-        in_parallel = getattr(driver, "writes_in_parallel", False)
+        in_parallel = getattr(driver, "writes_in_parallel", False) and self._batch >= SMALLEST_FOR_TWO
         self._reliefs = [Relief(crew, lane) for lane in self._lanes] if in_parallel else []
         self._heartbeat = Heartbeat(crew, self._row() if self._fleet else None)
-        keep_from = kept_by_lake()
+        keep_from = kept_by_lake(driver)
         self._leader = Leader(driver, self.id, retention=self._retention, keep_from=keep_from) if self._fleet else None
 
     def stop(self) -> None:
@@ -217,7 +223,9 @@ class Worker:
         if self._leader is not None:
             self._leader.start()
         queues = ", ".join(f"{queue}:{slots}" for queue, slots in self._slots.items())
-        log.info("worker started on %s with %d handlers", queues, len(self._harbor.tasks), extra=self._fields())
+        count = len(self._harbor.tasks)
+        handlers = f"{count} handler{'' if count == 1 else 's'}"
+        log.info("worker started on %s with %s", queues, handlers, extra=self._fields())
 
     def _row(self) -> WorkerRow:
         return WorkerRow(
@@ -228,6 +236,7 @@ class Worker:
             slots=sum(self._slots.values()),
             version=__version__,
             started_at=self._crew.driver.now(),
+            meta=_handled(self._types),
         )
 
     def _fields(self) -> dict[str, Any]:
@@ -264,6 +273,12 @@ class Worker:
     # --- Stopping ----------------------------------------------------------------------------------------
 
     def _wait_for_handlers(self) -> None:
+        running = len(self._crew.registry)
+        if running and not self._hurry.is_set():
+            log.info(
+                "stopping: %d jobs have %g s to end; a second signal puts them back at once", running, self._grace_s,
+                extra=self._fields(),
+            )  # fmt: skip
         ends = time.monotonic() + self._grace_s
         while len(self._crew.registry) and time.monotonic() < ends and not self._hurry.is_set():
             time.sleep(STEP_S)
@@ -342,6 +357,12 @@ def _types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> Seque
     if not known:
         raise InvalidInput("this harbor has no tasks: define some with @harbor.task, or use take_all=True")
     return known
+
+
+def _handled(types: Sequence[str] | None) -> dict[str, str]:
+    """What the worker takes, for whoever asks why a job waits; nothing if it is too much to say."""
+    said = ANY_TYPE if types is None else ",".join(types)
+    return {"types": said} if len(said) <= MOST_OF_TYPES and not any("," in each for each in types or ()) else {}
 
 
 def _check_positive(**numbers: float) -> None:

@@ -1,0 +1,175 @@
+"""What is claimed is run or given back: when handlers slow down, when the worker stops, when a driver fails."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from tests.worker.conftest import Start
+from tests.worker.crew import Wrapped, finished, outcomes, pause, until, wrapped_harbor
+from tests.worker.test_quarantine import suspicious
+
+from taskharbor import Harbor
+from taskharbor.worker import quarantine
+
+
+def counted(wrapped: Wrapped, name: str) -> list[int]:
+    """Counts the calls of an operation."""
+    calls: list[int] = []
+    real = getattr(wrapped.driver, name)
+
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return real(*args, **kwargs)
+
+    wrapped.instead[name] = instead
+    return calls
+
+
+def test_jobs_fetched_ahead_go_back_when_handlers_become_slow(harbor: Harbor, start: Start) -> None:
+    go_on = threading.Event()
+    urgent_ran = threading.Event()
+
+    @harbor.task
+    def quick() -> None: ...
+
+    @harbor.task
+    def slow() -> None:
+        go_on.wait(0.1)
+
+    @harbor.task
+    def urgent() -> None:
+        urgent_ran.set()
+
+    quick.enqueue_many([{}] * 3_000)
+    slow.using(priority=-1).enqueue_many([{}] * 400)
+    worker = start({"default": 2}, poll_interval_s=0.05)
+    until(lambda: harbor.driver.counts()["done"] > 3_000)
+    until(lambda: worker._lanes[0].held() < 100, "most of them go back")
+    urgent.using(priority=9).enqueue()
+    assert urgent_ran.wait(10), "what is urgent does not stand behind hundreds of others"
+    go_on.set()
+
+
+def test_jobs_that_come_in_while_the_worker_stops_go_back(url: str) -> None:
+    harbor, wrapped = wrapped_harbor(url)
+    asked, answer = threading.Event(), threading.Event()
+    real = wrapped.driver.settle_and_reserve
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        found = real(*args, **kwargs)
+        if found[1]:
+            asked.set()
+            pause(answer)
+        return found
+
+    wrapped.instead["settle_and_reserve"] = slow
+
+    @harbor.task
+    def work() -> None: ...
+
+    jobs = [work.enqueue() for _ in range(3)]
+    worker = harbor.worker(fleet=False)
+    worker.start()
+    pause(asked)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    until(lambda: all(claimer._closing for claimer in worker._claimers))
+    answer.set()
+    stopping.join(20)
+    assert [harbor.job(job).state for job in jobs] == ["ready"] * 3
+    assert [harbor.job(job).attempts for job in jobs] == [()] * 3
+    harbor.close()
+
+
+def test_what_a_failing_driver_was_not_told_is_told_again(url: str) -> None:
+    harbor, wrapped = wrapped_harbor(url)
+    real = wrapped.driver.settle_and_reserve
+    failed: list[int] = []
+
+    def fail_once(words: Any, *args: Any, **kwargs: Any) -> Any:
+        if words and not failed:
+            failed.append(1)
+            raise RuntimeError("a fault in the driver")
+        return real(words, *args, **kwargs)
+
+    wrapped.instead["settle_and_reserve"] = fail_once
+    ran: list[int] = []
+
+    @harbor.task
+    def work() -> None:
+        ran.append(1)
+
+    job = work.enqueue()
+    assert harbor.worker(fleet=False).drain().done == 1
+    assert (ran, outcomes(harbor.job(job))) == ([1], ["succeeded"])
+    harbor.close()
+
+
+def test_an_idle_worker_with_the_smallest_batch_asks_no_more_than_any_other(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harbor, wrapped = wrapped_harbor(url)
+    monkeypatch.setattr(type(wrapped.driver), "writes_in_parallel", True)
+    asked = counted(wrapped, "settle_and_reserve")
+
+    @harbor.task
+    def work() -> None: ...
+
+    worker = harbor.worker(fleet=False, batch=1, poll_interval_s=0.2)
+    worker.start()
+    finished(harbor, *[work.enqueue() for _ in range(20)])
+    until(lambda: worker._claimers[0].dry)
+    before, polls = len(asked), worker._claimers[0].looks
+    until(lambda: worker._claimers[0].looks >= polls + 3)
+    assert len(asked) - before <= 12
+    worker.stop()
+    harbor.close()
+
+
+def test_a_suspect_does_not_wait_for_ever_for_what_ran_before_it(
+    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "PATIENCE_S", 0.2)
+    go_on = threading.Event()
+
+    @harbor.task
+    def long() -> None:
+        pause(go_on)
+
+    @harbor.task(queue="b")
+    def suspect() -> None: ...
+
+    @harbor.task(queue="c")
+    def other() -> None: ...
+
+    first, suspects = long.enqueue(), suspicious(harbor, "suspect", queue="b")
+    harbor.driver.pause("b")
+    worker = start({"default": 2, "b": 2, "c": 2}, poll_interval_s=0.05)
+    until(lambda: worker._lanes[0].running)
+    harbor.driver.resume("b")
+    jobs = [*suspects, other.enqueue()]
+    assert {view.state for view in finished(harbor, *jobs)} == {"done"}
+    go_on.set()
+    assert finished(harbor, first)[0].state == "done"
+
+
+def test_suspects_that_take_too_long_let_others_have_a_turn(
+    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "LONGEST_S", 0.1)
+    go_on = threading.Event()
+
+    @harbor.task(queue="b")
+    def suspect() -> None:
+        pause(go_on)
+
+    @harbor.task(queue="c")
+    def other() -> None: ...
+
+    suspects = suspicious(harbor, "suspect", 2, queue="b")
+    start({"b": 2, "c": 2}, poll_interval_s=0.05)
+    until(lambda: "scheduled" in [harbor.job(job).state for job in suspects], "one of them is put off")
+    assert finished(harbor, other.enqueue())[0].state == "done"
+    go_on.set()
