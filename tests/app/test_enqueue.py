@@ -316,3 +316,27 @@ def test_the_answers_of_many_keep_every_id_as_it_is() -> None:
     assert (answers.new, answers.existed, repr(answers)) == (4, 1, "EnqueuedMany(4 new, 1 existed)")
     with pytest.raises(IndexError):
         answers[5]
+
+
+@pytest.mark.parametrize("options", [{"unique": ("tenant",)}, {"key_ttl": 60}])
+def test_what_is_about_a_key_needs_one(harbor: Harbor, options: dict[str, Any]) -> None:
+    task = harbor.task(name="t", **options)(lambda: None)
+    assert not task.enqueue().existed, "for a task it is what counts for the jobs that have a key"
+    (name,) = options
+    with pytest.raises(InvalidInput, match=f"t: {name} .*give key="):
+        task.using(**options).enqueue()
+    with pytest.raises(InvalidInput, match="give key="):
+        harbor.enqueue("elsewhere", **options)
+    assert not task.using(**options).using(key="k").enqueue().existed
+    assert task.using(key="k").using(**options).enqueue().existed
+    task.using(key=None, **options).enqueue()
+
+
+def test_an_option_that_is_misspelled_is_answered_with_the_nearest(harbor: Harbor) -> None:
+    with pytest.raises(InvalidInput, match="unknown option 'prioritty': did you mean 'priority'"):
+        harbor.task(name="t")(lambda: None).using(prioritty=3)  # type: ignore[call-arg]
+
+
+def test_a_delay_below_zero_is_shown_in_seconds(harbor: Harbor) -> None:
+    with pytest.raises(InvalidInput, match="delay must be from 0 to .* days, got -5 s"):
+        harbor.task(name="t")(lambda: None).using(delay=-5)

@@ -165,7 +165,9 @@ def test_a_module_that_is_read_again_replaces_its_schedules(harbor: Harbor) -> N
         ("0 8 * * *", {"overlap": "queue"}, "overlap must be"),
         ("0 8 * * *", {"name": ""}, "name must not be empty"),
         ("0 8 * * *", {"arguments": {"kind": 5}}, "argument 'kind' must be str"),
-        ("0 8 * * *", {"key": "k"}, "has no key"),
+        ("0 0 30 2 *", {}, "never fires"),
+        ("0 8 * * *", {"key": "k"}, "has no key, .*arguments, .*overlap, .*timezone"),
+        ("0 8 * * *", {"overlpa": "skip"}, "did you mean 'overlap'"),
         ("0 8 * * *", {"delay": 5}, "has no delay"),
     ],
 )

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from taskharbor import Backoff, Cancel, Context, Harbor, Retry, Snooze, Status, Unrecoverable
+from taskharbor import Backoff, Cancel, Context, Harbor, InvalidInput, Retry, Snooze, Status, Unrecoverable
 from taskharbor.core.model import Progress
 from taskharbor.testing import assert_enqueued, drain, enqueued, in_memory, inline
+from taskharbor.testing.servers.postgres import GivenPostgres
 
 
 @pytest.fixture
@@ -254,6 +255,42 @@ def test_assert_enqueued_finds_jobs_by_task_arguments_and_queue(harbor: Harbor) 
         assert len(enqueued(harbor)) == 3
         assert [job.queue for job in enqueued(harbor, send)] == ["mail", "slow"]
         assert [job.status for job in enqueued(harbor, queue="slow")] == [Status.READY]
+
+
+def test_assert_enqueued_finds_jobs_by_their_options(harbor: Harbor) -> None:
+    @harbor.task(priority=2)
+    def send(to: str) -> None: ...
+
+    with in_memory(harbor):
+        send.using(tenant="acme", key="k", timeout=5, meta={"a": "1", "b": "2"}).enqueue("ada")
+        send.enqueue("ada")
+        terms = {"tenant": "acme", "key": "k", "timeout": 5, "priority": 2, "meta": {"a": "1"}}
+        assert_enqueued(harbor, send, to="ada", options=terms, times=1)
+        assert_enqueued(harbor, send, options={"key": None}, times=1)
+        with pytest.raises(AssertionError, match=r"send\(to='ada'\) with tenant='globex', key='k' to have been"):
+            assert_enqueued(harbor, send, to="ada", options={"tenant": "globex", "key": "k"})
+        with pytest.raises(AssertionError):
+            assert_enqueued(harbor, send, options={"meta": {"a": "2"}})
+        with pytest.raises(InvalidInput, match="did you mean 'tenant'"):
+            assert_enqueued(harbor, send, options={"tenat": "acme"})
+
+
+def test_assert_enqueued_takes_arguments_whose_names_are_its_own(harbor: Harbor) -> None:
+    @harbor.task
+    def repeat(queue: str, times: int, arguments: int = 0) -> None: ...
+
+    with in_memory(harbor):
+        repeat.enqueue(queue="q", times=3, arguments=1)
+        assert_enqueued(harbor, repeat, arguments={"queue": "q", "times": 3, "arguments": 1}, queue="default", times=1)
+        with pytest.raises(AssertionError):
+            assert_enqueued(harbor, repeat, arguments={"times": 4})
+        with pytest.raises(InvalidInput, match="maps names to values"):
+            assert_enqueued(harbor, repeat, arguments=1)  # type: ignore[arg-type]
+
+
+def test_a_server_shows_where_it_is_and_no_password() -> None:
+    given = GivenPostgres("postgresql://u:s3cr3t@db/x")
+    assert repr(given) == "GivenPostgres('postgresql://u:***@db/x')"
 
 
 def test_assert_enqueued_shows_what_was_enqueued_instead(harbor: Harbor) -> None:

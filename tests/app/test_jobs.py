@@ -168,6 +168,9 @@ class Recorded:
     def extend(self, seconds: float) -> None:
         self.said.append(seconds)
 
+    def notice(self) -> None:
+        self.said.append("noticed")
+
 
 def test_a_context_passes_on_what_the_handler_says(harbor: Harbor) -> None:
     harbor.enqueue("t")
@@ -182,6 +185,7 @@ def test_a_context_passes_on_what_the_handler_says(harbor: Harbor) -> None:
     assert recorded.said == [Progress(1, 2, "half"), Progress(3), 60]
     recorded.cancelled = True
     assert context.cancelled
+    assert recorded.said[-1] == "noticed"
     assert job.id in repr(context)
 
 

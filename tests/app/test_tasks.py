@@ -64,7 +64,7 @@ def test_the_options_of_a_task_win_over_the_harbors() -> None:
         timeout=timedelta(minutes=1),
         retry=Backoff(base=2),
         unique=("tenant",),
-        pool="process",
+        pool="thread",
     )
     def send(to: str) -> None: ...
 
@@ -73,7 +73,7 @@ def test_the_options_of_a_task_win_over_the_harbors() -> None:
         timedelta(minutes=1),
         Backoff(base=2),
         ("tenant",),
-        "process",
+        "thread",
     )
 
 
@@ -128,7 +128,12 @@ async def _async_generator() -> Any:
         (lambda: None, {"queue": ""}, "t: queue must not be empty"),
         (lambda: None, {"unique": ("kind",)}, "t: unique takes"),
         (lambda: None, {"timeout": "soon"}, "timeout must be"),
-        (lambda: None, {"colour": "red"}, "unknown option 'colour'"),
+        (lambda: None, {"colour": "red"}, "unknown option 'colour': known are"),
+        (lambda: None, {"quue": "mail"}, "unknown option 'quue': did you mean 'queue'"),
+        (lambda: None, {"delay": 5}, "delay belongs to one job"),
+        (lambda: None, {"connection": object()}, "connection belongs to one job"),
+        (lambda: None, {"id": "1"}, "id belongs to one job"),
+        (lambda: None, {"key": "k"}, r"key belongs to one job, .*task\.using\(key="),
         (lambda: None, {"max_attempts": 1, "max_retries": 2}, "give one of them"),
         (_generator, {}, "is a generator"),
         (_async_generator, {}, "is a generator"),
@@ -141,6 +146,14 @@ def test_options_that_cannot_be_are_refused_at_definition(
     with pytest.raises(InvalidInput, match=problem):
         harbor.task(name="t", **options)(function)
     assert not harbor.tasks
+
+
+def test_a_process_cannot_import_a_function_inside_another(harbor: Harbor) -> None:
+    def nested() -> None: ...
+
+    with pytest.raises(InvalidInput, match="at the top of a module.*move .*nested there"):
+        harbor.task(pool="process")(nested)
+    assert harbor.task(name="t", pool="process")(at_the_top.function).pool == "process"
 
 
 def test_a_function_without_a_name_needs_one(harbor: Harbor) -> None:

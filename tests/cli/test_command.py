@@ -21,14 +21,42 @@ def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"taskharbor {taskharbor.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [[], ["frobnicate"], ["migrate", "--nonsense"], ["--url"], ["demo", "extra"]])
-def test_wrong_usage_is_exit_code_2_and_leaves_standard_output_empty(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [[], ["jobs"], ["--json", "dlq"]])
+def test_without_a_verb_there_is_the_help_and_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("usage: taskharbor")
+    assert "examples:" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (["frobnicate"], "there are worker, enqueue"),
+        (["enq"], "did you mean enqueue?"),
+        (["jobs", "lst"], "did you mean list?"),
+        (["migrate", "--nonsense"], "taskharbor migrate --help"),
+        (["jobs", "list", "--limti", "3"], "jobs list has no flag --limti: did you mean --limit?"),
+        (["jobs", "list", "--limti=3"], "did you mean --limit?"),
+        (["--ulr", "sqlite:///jobs.db", "jobs", "list"], "did you mean --url?"),
+        (["--url"], "expected one argument"),
+        (["demo", "extra"], "one word too many"),
+        (["jobs", "show"], "jobs show needs ID"),
+        (["jobs", "list", "--status", "raedy"], "did you mean ready?"),
+        (["enqueue", "x", "--delay", "-5"], "'-5' is not a duration"),
+        (["enqueue", "x", "--priority", "high"], "--priority"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line_with_what_was_meant(
+    words: list[str], cure: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "usage: taskharbor" in said.err
+    assert said.err.startswith("taskharbor: ")
+    assert said.err.count("\n") == 1
+    assert cure in said.err
 
 
 def test_the_help_shows_every_verb_and_examples() -> None:
@@ -49,14 +77,15 @@ def test_every_flag_has_a_help(path: tuple[str, ...]) -> None:
     assert [action.option_strings for action in options_of(parser) if not action.help] == []
 
 
-@pytest.mark.parametrize("words", [["serve", "--port", "80"], ["token", "create", "--x"], ["pipeline", "run"]])
-def test_a_verb_that_is_not_here_yet_names_its_extra_in_one_line(
+@pytest.mark.parametrize("words", [["serve", "--port", "80"], ["token", "create", "--x"]])
+def test_a_verb_that_is_not_here_yet_says_so_in_one_line_and_invites_no_install(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "pip install 'taskharbor[" in said.err
+    assert "not in this release yet" in said.err
+    assert "pip install" not in said.err
     assert said.err.count("\n") == 1
 
 
@@ -133,6 +162,28 @@ def test_migrate_creates_the_tables_and_may_be_run_again(capsys: pytest.CaptureF
         "sqlite:///jobs.db is up to date: nothing to do",
     ]
     assert {"th_jobs", "th_history"} <= tables("jobs.db")
+
+
+def test_migrate_is_about_the_store_of_the_application(app: str) -> None:
+    text = Path(f"{app}.py").read_text("utf-8")
+    Path(f"{app}.py").write_text(text.replace("Harbor()", "Harbor('sqlite:///of_the_app.db')"))
+    assert main(["-A", app, "migrate"]) == 0
+    assert tables("of_the_app.db")
+    assert not Path("taskharbor.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(["stats"], "`taskharbor migrate`"), (["stats", "--url", "sqlite:///x.db"], "`taskharbor --url … migrate`")],
+)
+def test_a_file_that_is_not_there_is_named_before_anything_else(
+    words: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert "does not exist" in said
+    assert command in said
+    assert not list(Path().iterdir())
 
 
 def test_the_store_comes_from_the_flag_then_the_environment_then_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import killed
 
+from taskharbor import Harbor
 from taskharbor.cli import doctor_files
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
@@ -47,6 +48,7 @@ def test_missing_tables_are_a_problem_with_its_cure_and_are_not_made(run: Run) -
     found = run("doctor", "--url", "sqlite:///nothing.db", code=1)
     assert levels(found)["tables"] == "problem"
     assert "migrate" in cures(found)["tables"]
+    assert "nothing.db does not exist" in str(found)
     assert not Path("nothing.db").exists()
 
 
@@ -84,6 +86,47 @@ def test_workers_without_a_leader_are_a_warning(run: Run, driver: Driver) -> Non
     assert levels(run("doctor"))["leader"] == "warning"
     driver.elect("fleet", "ada")
     assert levels(run("doctor"))["leader"] == "ok"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///taskharbor.db", "json:///store"])
+def test_jobs_that_no_living_worker_will_take_are_a_warning(url: str, run: Run) -> None:
+    def said() -> list[str]:
+        return [finding["said"] for finding in run("doctor", "--url", url)["findings"] if finding["check"] == "served"]
+
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        store.migrate()
+        later = store.now() + timedelta(hours=1)
+        jobs = [NewJob("a"), NewJob("b"), NewJob("a", queue="mial"), NewJob("a", queue="closed")]
+        store.enqueue([*jobs, NewJob("z", run_at=later)])
+        store.pause("closed")
+        assert said() == [], "there are no workers at all, which another check says"
+        store.heartbeat(Worker("ada", queues=("default",), meta={"types": "a,c"}))
+        assert said() == [
+            "type b in queue default: 1 job due, and no living worker handles it",
+            "queue mial: 1 job due, and no living worker serves it",
+        ]
+        store.heartbeat(Worker("bob", queues=("default", "mial")))
+        assert said() == ["a living worker serves every queue and type that has jobs due"]
+
+
+def test_a_worker_says_what_it_handles(driver: Driver) -> None:
+    harbor = Harbor("sqlite:///taskharbor.db")
+    harbor.task(name="email.send")(lambda: None)
+    harbor.task(name="report.build")(lambda: None)
+    with harbor:
+        for options, types in [({}, "email.send,report.build"), ({"take_all": True}, "*")]:
+            worker = harbor.worker(**options)
+            worker.start()
+            (row,) = driver.workers()
+            worker.stop()
+            assert row.meta == {"types": types}
+
+
+def test_a_file_that_is_no_database_has_a_cure_of_its_own(run: Run) -> None:
+    Path("notes.db").write_text("dear diary " * 100)
+    found = run("doctor", "--url", "sqlite:///notes.db", code=1)
+    assert "not an SQLite database" in str(found)
+    assert "login" not in str(found)
 
 
 def test_file_systems_are_told_apart(tmp_path: Path) -> None:

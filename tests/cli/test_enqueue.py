@@ -78,6 +78,29 @@ def test_the_application_says_where_its_jobs_go(run: Run, driver: Driver, app: s
     assert (job.queue, job.priority) == ("mail", 5)
 
 
+@pytest.mark.parametrize("source", ["environment", "file"])
+def test_an_application_from_anywhere_counts_for_a_store_in_words_too(
+    source: str, run: Run, say: Say, driver: Driver, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source == "file":
+        Path("taskharbor.toml").write_text(f'app = "{app}"\n')
+    else:
+        monkeypatch.setenv("TASKHARBOR_APP", app)
+    words = ["--url", "sqlite:///taskharbor.db", "enqueue"]
+    assert driver.get(run(*words, "email.send", '{"to": "ada"}')["id"]).queue == "mail"
+    assert "did you mean 'email.send'?" in say(*words, "email.sent", code=2)
+    assert driver.get(run(*words, "email.sent", "--no-check")["id"]).queue == "default"
+
+
+@pytest.mark.parametrize(("words", "timeout"), [([], timedelta(seconds=30)), (["--timeout", "0"], None)])
+def test_no_timeout_wins_over_that_of_the_task(
+    words: list[str], timeout: timedelta | None, run: Run, driver: Driver, app: str
+) -> None:
+    text = Path(f"{app}.py").read_text("utf-8")
+    Path(f"{app}.py").write_text(text.replace('name="report.build"', 'name="report.build", timeout=30'))
+    assert driver.get(run("-A", app, "enqueue", "report.build", *words)["id"]).timeout == timeout
+
+
 def test_flags_win_over_the_application(run: Run, driver: Driver, app: str) -> None:
     job = driver.get(
         run("-A", app, "enqueue", "email.send", '{"to": "ada"}', "--queue", "slow", "--priority", "1")["id"]

@@ -14,7 +14,7 @@ from tests.cli.conftest import enqueued, killed
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
-from taskharbor.core.model import NewJob, RetryUpdate, Schedule
+from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -71,6 +71,43 @@ def test_show_has_the_whole_timeline(driver: Driver, run: Run, say: Say) -> None
     said = say("jobs", "show", id)
     for word in ("OSError: mail is down", "retried", "succeeded", '"pages": 12', "ada", "bob", id):
         assert word in said
+
+
+def test_the_list_knows_the_parts_of_a_state(driver: Driver, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskharbor.cli.jobs._PHASE_PAGE", 2)
+    later = driver.now() + timedelta(hours=1)
+    scheduled = enqueued(driver, *(NewJob("x", run_at=later) for _ in range(5)), NewJob("x"))[:5]
+    running, claimed = enqueued(driver, NewJob("x", queue="a"), NewJob("x", queue="b"))
+    (leased,) = driver.reserve("a")
+    driver.extend([Extension(running, leased.lease.token, started_at=driver.now())])
+    driver.reserve("b")
+    first = run("jobs", "list", "--status", "scheduled", "--limit", "3")
+    rest = run("jobs", "list", "--status", "scheduled", "--limit", "3", "--cursor", first["cursor"])
+    assert [job["id"] for job in first["jobs"] + rest["jobs"]] == scheduled[::-1]
+    assert (len(first["jobs"]), rest["cursor"]) == (3, None)
+    assert [job["id"] for job in run("jobs", "list", "--status", "running")["jobs"]] == [running]
+    assert [job["id"] for job in run("jobs", "list", "--status", "claimed")["jobs"]] == [claimed]
+
+
+def test_a_job_that_never_failed_has_no_last_error(driver: Driver, run: Run) -> None:
+    (id,) = enqueued(driver, NewJob("x"))
+    assert run("jobs", "show", id)["job"]["last_error"] is None
+
+
+def test_the_dlq_says_why_and_when_a_job_died(driver: Driver, say: Say) -> None:
+    killed(driver, 1)
+    said = say("dlq", "list")
+    for word in ("code", "unrecoverable", "died", "now", "no such host"):
+        assert word in said
+
+
+def test_failures_beyond_the_limit_are_explained(driver: Driver, say: Say) -> None:
+    (id,) = enqueued(driver, NewJob("x", max_attempts=1))
+    for _ in range(2):
+        (leased,) = driver.reserve("default")
+        driver.fail(id, leased.lease.token, reason="no")
+        driver.redrive()
+    assert "2: sent back from the DLQ" in say("jobs", "show", id)
 
 
 def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver: Driver, say: Say) -> None:
@@ -185,6 +222,23 @@ def test_workers_are_alive_or_silent(driver: Driver, run: Run, say: Say) -> None
     said = say("workers")
     assert "silent" in said
     assert "leader (fleet): ada" in said
+
+
+def test_a_queue_that_nothing_uses_is_paused_with_a_doubt(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("x", queue="mail"))
+    driver.heartbeat(Worker("ada", queues=("slow",)))
+    assert "nothing uses a queue mial yet: did you mean mail?" in say("queues", "pause", "mial")
+    for name in ("mial", "mail", "slow"):
+        assert "nothing uses" not in say("queues", "resume", name)
+
+
+def test_a_schedule_is_removed_and_an_unknown_one_named(driver: Driver, run: Run, say: Say) -> None:
+    driver.put_schedule(Schedule("nightly", "0 3 * * *", type="x", payload=b"{}"))
+    for verb in ("pause", "resume", "run", "remove"):
+        assert "did you mean 'nightly'?" in say("schedules", verb, "nigthly", code=1)
+        assert "`taskharbor schedules list`" in say("schedules", verb, "zzz", code=1)
+    assert run("schedules", "remove", "nightly")["schedules"] == [{"name": "nightly", "removed": True}]
+    assert driver.schedules() == []
 
 
 def test_schedules_are_listed_paused_resumed_and_run(driver: Driver, run: Run, say: Say) -> None:

@@ -35,7 +35,39 @@ def test_the_file_is_found_in_the_directories_above(tmp_path: Path, monkeypatch:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert resolved("jobs", "list").url == "sqlite:///above.db"
+    assert resolved("jobs", "list").url == f"sqlite:///{tmp_path}/above.db", "as seen from where it is written"
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("json:///store", "json:///{}/store"),
+        ("sqlite:///data/jobs.db?prefix=x_", "sqlite:///{}/data/jobs.db?prefix=x_"),
+        ("sqlite:////var/jobs.db", "sqlite:////var/jobs.db"),
+        ("postgresql://app@db/shop", "postgresql://app@db/shop"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_a_store_in_the_file_is_relative_to_the_file(
+    url: str, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("taskharbor.toml").write_text(f'url = "{url}"\n')
+    assert resolved("stats").url == url
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert resolved("stats").url == seen.format(tmp_path)
+
+
+def test_a_variable_that_looks_like_ours_misspelled_is_doubted(
+    say: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKHARBOR_LOG_LEVL", "debug")
+    monkeypatch.setenv("TASKHARBOR_COLOUR_OF_OUR_SHOP", "blue")
+    monkeypatch.setenv("TASKHARBOR_LAKE", "/lake")
+    said = say("queues", "list", "--url", "memory://")
+    assert "TASKHARBOR_LOG_LEVL in the environment means nothing: did you mean TASKHARBOR_LOG_LEVEL?" in said
+    assert "COLOUR" not in said
+    assert "LAKE" not in said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from taskharbor.cli.command import build_parser
 from taskharbor.cli.options import resolve
 from taskharbor.cli.worker import words_for_one, worker_settings
 from taskharbor.core.contract import Driver
-from taskharbor.core.model import JobFilter, NewJob
+from taskharbor.core.model import NewJob
 from taskharbor.drivers import open_driver
 
 Run = Callable[..., Any]
@@ -206,5 +207,58 @@ def test_a_store_in_words_needs_no_application(monkeypatch: pytest.MonkeyPatch, 
     driver.enqueue([NewJob("x")])
     monkeypatch.setenv("TASKHARBOR_APP", "nowhere_at_all")
     assert main(["jobs", "list", "--url", "sqlite:///taskharbor.db"]) == 0
-    assert main(["enqueue", "y", "--url", "sqlite:///taskharbor.db"]) == 0
-    assert len(driver.list(JobFilter()).jobs) == 2
+    assert main(["stats", "--url", "sqlite:///taskharbor.db"]) == 0
+
+
+@pytest.mark.parametrize("source", ["environment", "file"])
+def test_a_store_that_is_named_anywhere_needs_no_application_to_be_looked_at(
+    source: str, say: Say, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source == "file":
+        Path("taskharbor.toml").write_text('url = "sqlite:///taskharbor.db"\napp = "nowhere_at_all"\n')
+    else:
+        monkeypatch.setenv("TASKHARBOR_URL", "sqlite:///taskharbor.db")
+        monkeypatch.setenv("TASKHARBOR_APP", "nowhere_at_all")
+    driver.enqueue([NewJob("x", queue="there")])
+    said = say("queues", "list")
+    assert "there" in said
+    assert "without nowhere_at_all" in said, "it says what it did without"
+    assert "no module 'nowhere_at_all'" in say("enqueue", "x", code=2), "a job is checked, or not enqueued"
+
+
+def test_an_application_alone_must_be_there(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_APP", "nowhere_at_all")
+    assert "no module" in say("stats", code=2)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_finds_the_application_of_a_file_above(processes: str, tmp_path: Path) -> None:
+    (tmp_path / "shop_above.py").write_text(
+        "from taskharbor import Harbor\nharbor = Harbor()\n@harbor.task\ndef ping() -> None: ...\n"
+    )
+    Path("taskharbor.toml").write_text('app = "shop_above"\nurl = "json:///store"\n')
+    below = tmp_path / "deep" / "down"
+    below.mkdir(parents=True)
+    with looking() as store:
+        store.enqueue([NewJob("ping", b"{}")])
+    done = subprocess.run(
+        [sys.executable, "-m", "taskharbor", "worker", "--drain", "--processes", processes],
+        cwd=below, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done_jobs() == 1
+    assert not list(below.iterdir())
+
+
+@pytest.mark.parametrize(("queues", "is_doubted"), [("mial,default", True), ("mail", False)])
+def test_a_queue_that_no_task_names_is_doubted(queues: str, is_doubted: bool, app: str, say: Say) -> None:
+    said = say("-A", app, "worker", "-q", queues, "--drain")
+    assert ("no task of the application names the queue mial: did you mean mail?" in said) is is_doubted
+
+
+def test_a_drain_says_how_many_are_left_for_later(app: str, run: Run, driver: Driver) -> None:
+    later = driver.now() + timedelta(hours=1)
+    driver.enqueue([NewJob("report.build", b"{}"), NewJob("report.build", b"{}", run_at=later)])
+    counts = run("-A", app, "worker", "--drain", "--name", "ada")["counts"]
+    assert (counts["done"], counts["left"]) == (1, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -58,6 +60,81 @@ def die(how: str) -> None:
 def hang(where: str) -> None:
     Path(where).write_text(str(os.getpid()))
     time.sleep(600)
+
+
+@harbor.task(pool="process", max_attempts=1)
+def chatter(where: str, context: Context) -> None:
+    """Reports without a pause."""
+    Path(where).write_text(str(os.getpid()))
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        context.progress(1)
+        context.extend(5)
+
+
+@harbor.task(pool="process")
+def note(name: str, where: str) -> str:
+    with Path(where).open("a") as file:
+        file.write(f"{name}\n")
+    return name
+
+
+@harbor.task(pool="process")
+def many_voices(context: Context) -> str:
+    """Reports from several threads at once, one of which outlives the job."""
+    long = "x" * 500
+
+    def report() -> None:
+        for number in range(300):
+            context.progress(number, 300, long)
+
+    def go_on() -> None:
+        ends = time.monotonic() + 5
+        while time.monotonic() < ends:
+            context.progress(0, 1, "of the job before")
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    for thread in (*threads, threading.Thread(target=go_on, daemon=True)):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return "heard"
+
+
+@harbor.task(pool="process", max_attempts=1)
+def measure(text: str) -> int:
+    return len(text)
+
+
+@harbor.task(pool="process", max_attempts=1)
+def signalled(where: str) -> str:
+    """Tells its process, and waits for a file called go beside it."""
+    Path(where).write_text(str(os.getpid()))
+    go = Path(where).with_name("go")
+    while not go.exists():
+        time.sleep(0.005)
+    return "went on"
+
+
+@harbor.task(pool="process", max_attempts=1)
+def mortal(where: str) -> None:
+    """One that made SIGTERM deadly again."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Path(where).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+@harbor.task(pool="process")
+def starts_program() -> int:
+    """Starts a program and ends it as programs are ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"], stdout=-1
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.terminate()
+        return program.wait(10)
 
 
 @harbor.task

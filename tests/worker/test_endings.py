@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.worker.conftest import Start
@@ -184,6 +184,57 @@ def test_a_short_snooze_is_not_kept_waiting_until_the_next_look_at_the_store(har
     start(poll_interval_s=600)
     [view] = finished(harbor, job)
     assert view.state == "done"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class HalfMade(Retry):
+    def __init__(self) -> None:
+        """Without what the class it comes from needs."""
+
+
+@pytest.mark.parametrize(
+    "error", [SyntaxError("bad", ("file", 1, 1, cast("Any", b"bytes"))), Unspeakable(), HalfMade()]
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_error_that_cannot_be_put_in_words_is_an_error_like_any_other(
+    harbor: Harbor, start: Start, capfd: pytest.CaptureFixture[str], kind: str, error: Exception
+) -> None:
+    def boom() -> None:
+        raise error
+
+    async def aboom() -> None:
+        raise error
+
+    job = harbor.task(max_attempts=2)(boom if kind == "sync" else aboom).enqueue()
+    worker = start(concurrency=1)
+    [view] = finished(harbor, job)
+    assert (view.state, outcomes(view)) == ("dlq", ["retried", "dead"])
+    assert type(error).__name__ in view.attempts[0].error
+    worker.stop()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_result_whose_encoding_fails_without_words_is_no_end_of_the_slot(harbor: Harbor, start: Start) -> None:
+    @harbor.task
+    def work() -> None: ...
+
+    def encode_result(value: object) -> bytes:
+        raise Unspeakable
+
+    @harbor.task
+    def strange() -> int:
+        return 1
+
+    strange.encode_result = encode_result  # type: ignore[method-assign]
+    job = strange.enqueue()
+    start(concurrency=1)
+    [view] = finished(harbor, job)
+    assert view.attempts[-1].error == "the handler succeeded, but its result cannot be kept: Unspeakable"
+    assert finished(harbor, work.enqueue())[0].state == "done"
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])

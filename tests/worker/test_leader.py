@@ -389,7 +389,7 @@ def test_a_duty_that_fails_is_reported_once_and_the_others_go_on(
         for _ in range(70):
             first.step(clock.now())
             clock.advance(1)
-        assert caplog.text.count("works again") == 1
+        assert caplog.text.count("working again") == 1
         troubled.broken.add(operation)
         for _ in range(70):
             first.step(clock.now())

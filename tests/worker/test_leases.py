@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from taskharbor import Context, Harbor, LeaseLost
 from taskharbor.core.model import Progress, Settlement
 from taskharbor.testing.times import HOUR
 from taskharbor.worker import heartbeat
+from taskharbor.worker.held import Held
 
 LEASE_S = 0.6
 
@@ -214,6 +216,34 @@ def test_a_handler_that_finishes_without_a_look_at_the_cancel_is_done(harbor: Ha
     assert (view.state, view.result) == ("done", "done all the same")
 
 
+def test_a_job_that_is_cancelled_while_it_waits_for_a_slot_is_not_begun(
+    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.01)
+    door = threading.Event()
+    ran: list[str] = []
+
+    @harbor.task
+    def work(name: str) -> None:
+        ran.append(name)
+        pause(door)
+
+    first = work.enqueue("first")
+    worker = start(concurrency=1, lease_s=3600.0)
+    until(lambda: ran)
+    second = work.enqueue("second")
+    # As if it had been fetched ahead.
+    [leased] = harbor.driver.reserve("default", lease_for=HOUR)
+    held = Held(leased, work, time.monotonic(), 3600.0)
+    worker._crew.registry.add([held])
+    worker._lanes[0].put(held)
+    harbor.cancel(second)
+    until(lambda: held.cancelled, "it is told")
+    door.set()
+    assert [view.state for view in finished(harbor, first, second)] == ["done", "cancelled"]
+    assert ran == ["first"]
+
+
 def test_a_coroutine_that_swallows_its_cancel_has_stopped_all_the_same(harbor: Harbor, start: Start) -> None:
     @harbor.task
     async def long() -> str:
@@ -336,12 +366,62 @@ def test_a_thread_past_its_timeout_is_reported_and_its_lease_left_to_run_out(
 
 
 def test_a_thread_that_ends_soon_after_its_timeout_is_still_heard(harbor: Harbor, start: Start) -> None:
+    door = threading.Event()
+
     @harbor.task(timeout=0.1)
-    def long(context: Context) -> str:
-        until(lambda: context.cancelled)
+    def long() -> str:
+        pause(door)
         return "late"
 
     job = long.enqueue()
-    start(lease_s=30)
+    worker = start(lease_s=30)
+    until(lambda: any(held.overdue for held in worker._crew.registry.snapshot()))
+    door.set()
     [view] = finished(harbor, job)
     assert (view.result, outcomes(view)) == ("late", ["succeeded"])
+
+
+def test_a_coroutine_that_swallows_its_timeout_and_returns_has_failed(harbor: Harbor) -> None:
+    @harbor.task(timeout=0.05, max_attempts=1)
+    async def long() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        return "never mind"
+
+    job = long.enqueue()
+    harbor.worker(fleet=False).drain()
+    view = harbor.job(job)
+    assert (view.state, view.attempts[-1].error) == ("dlq", "timed out after 0.05 s")
+
+
+@pytest.mark.parametrize("how", ["swallows", "blocks"])
+def test_a_coroutine_that_cannot_be_ended_is_reported_and_its_lease_left_to_run_out(
+    harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(heartbeat, "TO_STOP_S", 0.1)
+    door = threading.Event()
+
+    @harbor.task(timeout=0.1)
+    async def long(context: Context) -> str:
+        if context.fence > 1:
+            return "second try"
+        if how == "blocks":
+            pause(door)
+        while not door.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await apause(door)
+        return "first try"
+
+    job = long.enqueue()
+    worker = start(lease_s=LEASE_S, concurrency=1)
+    until(lambda: worker.tally.lost == 1, "the lease is lost")
+    second = start(lease_s=LEASE_S, poll_interval_s=0.05)
+    [view] = finished(harbor, job)
+    assert (view.result, outcomes(view)) == ("second try", ["lapsed", "succeeded"])
+    door.set()
+    until(lambda: not worker._lanes[0].running, "the handler ends")
+    worker.stop()
+    second.stop()
+    assert harbor.job(job).result == "second try"
+    [line] = [record for record in caplog.records if "past its timeout" in record.getMessage()]
+    assert (line.levelno, line.__dict__["job"], line.__dict__["attempt"]) == (logging.ERROR, job.id, 1)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,11 @@ import pytest
 from tests.worker import process_app as app
 from tests.worker.crew import finished, outcomes, until
 
+from taskharbor.core.errors import LeaseExpired
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Progress
 from taskharbor.drivers import open_driver
+from taskharbor.worker.processes import Processes
 from taskharbor.worker.runtime import Worker
 
 pytestmark = pytest.mark.process
@@ -39,6 +46,10 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
             worker.hurry()
             worker.stop()
     driver.close()
+
+
+def said(note: Path) -> bool:
+    return note.exists() and bool(note.read_text())
 
 
 def is_running(pid: int) -> bool:
@@ -118,3 +129,189 @@ def test_stopping_kills_what_does_not_end_and_gives_the_job_back(begin: Begin, t
     view = app.harbor.job(job)
     assert (view.state, outcomes(view), view.record.attempts) == ("ready", ["released"], 0)
     until(lambda: not is_running(int(note.read_text())))
+
+
+# --- What a child says -------------------------------------------------------------------------------------
+
+
+def test_a_child_whose_job_was_lost_says_nothing_about_the_next(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = app.harbor.driver
+    extend = driver.extend
+
+    def refuse(items: Any, **more: Any) -> Any:
+        monkeypatch.setattr(driver, "extend", extend)
+        return [LeaseExpired("gone") for _ in items]
+
+    begin(concurrency=1, lease_s=2)
+    first, ran = tmp_path / "pid", tmp_path / "ran"
+    app.chatter.using(max_attempts=1).enqueue(str(first))
+    until(lambda: said(first))
+    jobs = [app.note.enqueue(f"job {number}", str(ran)) for number in range(3)]
+    monkeypatch.setattr(driver, "extend", refuse)
+    until(lambda: not is_running(int(first.read_text())), "the handler without a lease is killed")
+    views = finished(app.harbor, *jobs)
+    assert [view.result for view in views] == ["job 0", "job 1", "job 2"]
+    assert ran.read_text().splitlines() == ["job 0", "job 1", "job 2"], "each has really run, and once"
+
+
+def test_an_error_in_the_slot_costs_the_child_and_not_the_next_job(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confused(word: Any, held: Any) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a fault of our own")
+
+    begin(concurrency=1)
+    monkeypatch.setattr("taskharbor.worker.processes._heard", confused)
+    note = tmp_path / "pid"
+    broken = app.chatter.enqueue(str(note))
+    [view] = finished(app.harbor, broken)
+    assert (view.state, "a fault of our own" in view.attempts[0].error) == ("dlq", True)
+    until(lambda: not is_running(int(note.read_text())))
+    [after] = finished(app.harbor, app.note.enqueue("after", str(tmp_path / "ran")))
+    assert after.result == "after"
+
+
+def test_threads_of_a_handler_may_report_at_once_and_are_not_heard_after_it(begin: Begin, tmp_path: Path) -> None:
+    begin(concurrency=1)
+    [voices] = finished(app.harbor, app.many_voices.enqueue())
+    assert (voices.state, voices.result) == ("done", "heard")
+    note = tmp_path / "pid"
+    job = app.signalled.enqueue(str(note))
+    until(lambda: said(note))
+    time.sleep(0.6)  # a heartbeat would have taken the report to the store
+    (tmp_path / "go").touch()
+    [view] = finished(app.harbor, job)
+    assert (view.state, view.result, view.progress) == ("done", "went on", None)
+
+
+@pytest.mark.parametrize("end", ["timeout", "cancel", "stop"])
+def test_a_handler_that_reports_without_a_pause_can_be_ended(begin: Begin, tmp_path: Path, end: str) -> None:
+    worker = begin(grace_s=0, lease_s=0.6)
+    note = tmp_path / "pid"
+    job = app.chatter.using(timeout=0.5 if end == "timeout" else None).enqueue(str(note))
+    until(lambda: said(note))
+    match end:
+        case "cancel":
+            app.harbor.cancel(job)
+        case "stop":
+            worker.stop()
+    until(lambda: not is_running(int(note.read_text())), "its process is killed", 10)
+    state = {"timeout": "dlq", "cancel": "cancelled", "stop": "ready"}[end]
+    until(lambda: app.harbor.job(job).state == state, state)
+
+
+# --- Starting, and signals ---------------------------------------------------------------------------------
+
+
+def hanging_start(*arguments: Any) -> None:
+    """In place of the child's own beginning: one that never comes to read its job."""
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("end", ["cancel", "stop", "timeout"])
+def test_a_large_job_for_a_child_that_hangs_at_its_start_can_be_ended(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("taskharbor.worker.processes.serve", hanging_start)
+    monkeypatch.setattr("taskharbor.worker.processes.START_S", 1.0)
+    monkeypatch.setattr(app.harbor.driver, "limits", Limits(max_payload_bytes=1_000_000), raising=False)
+    worker = begin(grace_s=0, lease_s=0.6)
+    job = app.measure.using(timeout=0.1 if end == "timeout" else None).enqueue("x" * 500_000)
+    until(lambda: app.harbor.job(job).state == "running")
+    until(multiprocessing.active_children)
+    match end:
+        case "cancel":
+            app.harbor.cancel(job)
+        case "stop":
+            began = time.monotonic()
+            worker.stop()
+            assert time.monotonic() - began < 5
+    state = {"timeout": "dlq", "cancel": "cancelled", "stop": "ready"}[end]
+    until(lambda: app.harbor.job(job).state == state, state)
+    until(lambda: not multiprocessing.active_children())
+
+
+def test_a_large_job_reaches_its_child(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app.harbor.driver, "limits", Limits(max_payload_bytes=1_000_000), raising=False)
+    begin(concurrency=1)
+    views = finished(app.harbor, *[app.measure.enqueue("x" * size) for size in (900_000, 900_001)])
+    assert [view.result for view in views] == [900_000, 900_001]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_also_comes_to_the_children_is_for_the_worker(
+    begin: Begin, tmp_path: Path, number: signal.Signals
+) -> None:
+    begin()
+    note = tmp_path / "pid"
+    job = app.signalled.enqueue(str(note))
+    # While it still imports, too: the process is there before anybody has read the handler.
+    until(multiprocessing.active_children)
+    until(lambda: _signal_children(number) and said(note))
+    for _ in range(20):
+        os.kill(int(note.read_text()), number)
+    (tmp_path / "go").touch()
+    [view] = finished(app.harbor, job)
+    assert (view.state, view.result, outcomes(view)) == ("done", "went on", ["succeeded"])
+
+
+def _signal_children(number: int) -> bool:
+    for process in multiprocessing.active_children():
+        assert process.pid is not None
+        os.kill(process.pid, number)
+    return True
+
+
+def test_programs_that_a_handler_starts_heed_signals(begin: Begin) -> None:
+    begin()
+    [view] = finished(app.harbor, app.starts_program.enqueue())
+    assert view.result == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("stopping", [True, False])
+def test_a_child_that_dies_of_the_signal_that_stops_the_worker_burns_no_attempt(
+    begin: Begin, tmp_path: Path, stopping: bool
+) -> None:
+    worker = begin(grace_s=10)
+    note = tmp_path / "pid"
+    job = app.mortal.enqueue(str(note))
+    until(lambda: said(note))
+    os.kill(int(note.read_text()), signal.SIGTERM)
+    if stopping:
+        worker.stop()
+    else:
+        finished(app.harbor, job)
+    view = app.harbor.job(job)
+    assert (view.state, outcomes(view)) == (("ready", ["released"]) if stopping else ("dlq", ["dead"]))
+
+
+SCRIPT = """
+import time
+from tests.worker import process_app as app
+from tests.worker.crew import until
+from pathlib import Path
+
+if __name__ == "__main__":
+    where = Path({where!r})
+    worker = app.harbor.worker(fleet=False, concurrency=1)
+    worker.start()
+    app.hang.enqueue(str(where))
+    until(lambda: where.exists() and where.read_text())
+"""
+
+
+def test_a_program_that_ends_without_stopping_its_worker_ends(tmp_path: Path) -> None:
+    script, note = tmp_path / "script.py", tmp_path / "pid"
+    script.write_text(SCRIPT.format(where=str(note)))
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), *sys.path]))
+    subprocess.run([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": path}, timeout=40, check=True)
+    until(lambda: not is_running(int(note.read_text())))
+
+
+def test_children_are_not_made_after_the_end() -> None:
+    processes = Processes(Limits())
+    processes.stop()
+    assert type(processes.run(None)).__name__ == "Released"  # type: ignore[arg-type]

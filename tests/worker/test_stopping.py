@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.worker.conftest import Start
-from tests.worker.crew import apause, outcomes, pause, until, wrapped_harbor
+from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
 
 from taskharbor import Backoff, Cancel, Context, Harbor, InvalidInput, Snooze, StoreUnavailable
 from taskharbor.core.model import Status
@@ -353,4 +353,4 @@ def test_a_thread_that_sees_its_timeout_and_returns_has_failed(harbor: Harbor, s
     job = long.enqueue()
     start()
     [view] = finished(harbor, job)
-    assert (view.state, view.reason) == ("dlq", "timed out after 0.05 s")
+    assert (view.state, view.attempts[-1].error) == ("dlq", "timed out after 0.05 s")

@@ -12,7 +12,7 @@ from taskharbor.app import waiting
 from taskharbor.app.lookup import JobView, id_of
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.naming import job_of, task_name
-from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.options import EnqueueOptions, Terms, unknown_option
 from taskharbor.app.periodic import schedule_of
 from taskharbor.app.store import Store
 from taskharbor.app.task import Pool, Task
@@ -33,6 +33,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL: Final = "sqlite:///taskharbor.db"
+_OF_ONE_JOB: Final = frozenset(("key", "id", "connection", "delay", "run_at", "expires_at"))
+_OF_TASKS: Final = EnqueueOptions.__optional_keys__ - _OF_ONE_JOB
 JobLike = str | Enqueued | JobView
 TaskLike = str | Task[Any, Any]
 
@@ -98,6 +100,8 @@ class Harbor:
         timeout: Duration | None = None,
         retry: Backoff | None = None,
         unique: Sequence[str] = ("tenant", "type"),
+        key_ttl: Duration | None = None,
+        on_duplicate: str | None = None,
         tenant: str | None = None,
         meta: Mapping[str, str] | None = None,
         pool: Pool | None = None,
@@ -141,6 +145,7 @@ class Harbor:
                 f"{function.name} is a task already: give the options once, and put @harbor.periodic above @harbor.task"
             )
         given = {key: value for key, value in options.items() if value is not None}
+        _check_names(given)
         task = Task(self, function, self._terms.with_options(given), name=name, retry=retry, pool=pool)
         _check_terms(task.name, task._terms)
         known = self._tasks.get(task.name)
@@ -349,6 +354,15 @@ class Harbor:
             raise InvalidInput(f"{type(self.driver).__name__} takes no asynchronous connections")
         answers: Answers = await join(jobs, connection=connection)
         return answers
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    """Refuse what a task cannot have, above all what belongs to one of its jobs."""
+    for option in options:
+        if option in _OF_ONE_JOB:
+            raise InvalidInput(f"{option} belongs to one job, and not to a task: task.using({option}=…).enqueue(…)")
+        if option not in _OF_TASKS:
+            raise unknown_option(option, {"name", "retry", "pool", *_OF_TASKS})
 
 
 def _check_terms(whose: str, terms: Terms) -> None:

@@ -3,7 +3,7 @@ then the harbor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -44,6 +44,17 @@ _FIELDS: Final = {"tenant": "tenant_id", "key": "idempotency_key", "max_retries"
 _PAIRS: Final = (("run_at", "delay"), ("expires_at", "expires_in"), ("max_attempts", "max_retries"))
 _KNOWN: Final = EnqueueOptions.__optional_keys__
 _OURS: Final = ("delay", "expires_in", "connection")
+_ABOUT_A_KEY: Final = ("key_ttl", "unique")
+
+
+def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
+    """The error for an option that there is not, with the one that was probably meant."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    meant = f"did you mean {near[0]!r}? Known" if near else "known"
+    return InvalidInput(f"unknown option {name!r}: {meant} are {', '.join(names)}")
 
 
 class Terms(NamedTuple):
@@ -53,12 +64,14 @@ class Terms(NamedTuple):
     delay: timedelta | None = None
     expires_in: timedelta | None = None
     connection: Any = None
+    about_a_key: str | None = None
+    """The option that makes sense with a key only, if one was given for this job."""
 
     def with_options(self, options: Mapping[str, Any]) -> Terms:
         """These terms, with `options` in place of what they say about the same things."""
         unknown = options.keys() - _KNOWN
         if unknown:
-            raise InvalidInput(f"unknown option {min(unknown)!r}: known are {', '.join(sorted(_KNOWN))}")
+            raise unknown_option(min(unknown), _KNOWN)
         for first, second in _PAIRS:
             if options.get(first) is not None and options.get(second) is not None:
                 raise InvalidInput(f"{first} and {second} say the same thing in two ways: give one of them")
@@ -78,9 +91,17 @@ class Terms(NamedTuple):
             fields.pop("expires_at", None)
         elif "expires_in" in options:
             expires_in = None
-        return Terms(fields, delay, expires_in, options.get("connection", self.connection))
+        asked = next((name for name in _ABOUT_A_KEY if options.get(name) is not None), self.about_a_key)
+        asked = None if "key" in options else asked  # a key of None is meant
+        return Terms(fields, delay, expires_in, options.get("connection", self.connection), asked)
+
+    def as_defaults(self) -> Terms:
+        """These terms for a task or a harbor: what they say about keys is for the jobs that have one."""
+        return self._replace(about_a_key=None)
 
     def new_job(self, type: str, payload: bytes, now: Callable[[], datetime]) -> NewJob:
+        if self.about_a_key is not None and self.fields.get("idempotency_key") is None:
+            raise InvalidInput(f"{type}: {self.about_a_key} says how long or where a key counts: give key='…' as well")
         if not self.delay and self.expires_in is None:
             return NewJob(type, payload, **self.fields)
         moment = now()

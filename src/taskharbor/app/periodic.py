@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.app.errors import InvalidArguments
-from taskharbor.app.options import EnqueueOptions
+from taskharbor.app.options import EnqueueOptions, unknown_option
 from taskharbor.app.task import Task
+from taskharbor.core.clock import utc_now
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import MAX_NAME, check_name
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _TAKEN: Final = frozenset(("queue", "priority", "tenant", "meta", "max_attempts", "max_retries", "timeout"))
 """The options that every job of a schedule can have; the others belong to one job alone."""
+_NAMED: Final = _TAKEN | {"timezone", "name", "overlap", "arguments"}
 
 
 def schedule_of(
@@ -32,10 +34,14 @@ def schedule_of(
     from taskharbor.core.model import Schedule
     from taskharbor.core.schedule import Cron
 
-    Cron.parse(spec, timezone)
-    other = options.keys() - _TAKEN
-    if other:
-        raise InvalidInput(f"a schedule has no {min(other)}: its options are {', '.join(sorted(_TAKEN))}")
+    if Cron.parse(spec, timezone).next_after(utc_now()) is None:
+        raise InvalidInput(f"{spec!r} never fires: there is no such day in any year. Correct its day or its month")
+    for other in sorted(options.keys() - _TAKEN):
+        if other in EnqueueOptions.__optional_keys__:
+            raise InvalidInput(
+                f"a schedule has no {other}, which belongs to one job: its options are {', '.join(sorted(_NAMED))}"
+            )
+        raise unknown_option(other, _NAMED)
     if overlap not in ("skip", "allow"):
         raise InvalidInput(f"overlap must be 'skip' or 'allow', got {overlap!r}")
     try:

@@ -119,7 +119,7 @@ class Task(Enqueueing, Generic[P, R]):
         self.retry = retry
         timeout = terms.fields.get("timeout")
         self.timeout: timedelta | None = (check_duration(timeout, "timeout") or None) if timeout is not None else None
-        self._terms = terms._replace(fields={**terms.fields, "timeout": self.timeout})
+        self._terms = terms.as_defaults()._replace(fields={**terms.fields, "timeout": self.timeout})
         # One that names what is not defined yet is prepared when it is first used.
         self._prepared: Binding | None = None
         with contextlib.suppress(NameError):
@@ -238,6 +238,11 @@ def _pool_of(task: str, function: Callable[..., Any], pool: Pool | None) -> Pool
         raise InvalidInput(f"{task}: is a generator, whose body would never run: return a list instead of yielding")
     if pool is not None and pool not in _POOLS:
         raise InvalidInput(f"{task}: pool must be one of {', '.join(_POOLS)}, got {pool!r}")
+    if pool == "process" and "<locals>" in getattr(function, "__qualname__", ""):
+        raise InvalidInput(
+            f"{task}: pool='process' needs a function at the top of a module, where another process can import it: "
+            f"move {function.__qualname__} there, or leave pool out"
+        )
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner)
     if is_async and pool in ("thread", "process"):
         raise InvalidInput(f"{task}: async functions run on an event loop: leave pool out, or make it a plain function")

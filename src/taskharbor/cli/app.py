@@ -21,6 +21,10 @@ class BrokenApplication(TaskHarborError):
     """The module of the application is there, and raised an error while it was imported."""
 
 
+class MissingApplication(InvalidInput):
+    """There is no such module where it was looked for."""
+
+
 def required_app(arguments: argparse.Namespace) -> Harbor:
     if not arguments.app:
         raise InvalidInput(
@@ -39,7 +43,7 @@ def load_app(arguments: argparse.Namespace) -> Harbor:
     if asked or arguments.url:
         # `Harbor()` looks here, and so do the processes that a worker may start.
         os.environ["TASKHARBOR_URL"] = asked or arguments.url
-    harbor = find_harbor(arguments.app)
+    harbor = find_harbor(arguments.app, arguments.app_directory)
     if asked is not None and harbor.url != asked:
         raise InvalidInput(
             f"{arguments.app} keeps its jobs in {redacted(harbor.url)}, which is not --url: leave --url out, or write "
@@ -48,13 +52,14 @@ def load_app(arguments: argparse.Namespace) -> Harbor:
     return harbor
 
 
-def find_harbor(name: str) -> Harbor:
+def find_harbor(name: str, directory: str | None = None) -> Harbor:
+    """The Harbor of that name. Its module is looked for in the current directory too, or in the one given."""
     from taskharbor.app import Harbor
 
     module_name, _, attribute = name.partition(":")
     if not module_name or (":" in name and not attribute):
         raise InvalidInput(f"-A takes MODULE:HARBOR, such as shop.jobs:harbor, got {name!r}")
-    module = _import(module_name)
+    module = _import(module_name, directory or str(Path.cwd()))
     if attribute:
         found = module
         for part in attribute.split("."):
@@ -74,9 +79,8 @@ def find_harbor(name: str) -> Harbor:
     raise InvalidInput(f"{module_name} {_cure(module, Harbor)}")
 
 
-def _import(name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
+def _import(name: str, here: str) -> ModuleType:
+    if here not in sys.path and ("" not in sys.path or here != str(Path.cwd())):
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
@@ -84,7 +88,7 @@ def _import(name: str) -> ModuleType:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
             hint = " (a module's name has dots, and no .py)" if "/" in name or name.endswith(".py") else ""
-            raise InvalidInput(
+            raise MissingApplication(
                 f"there is no module {missing!r}{hint}: run this where it can be imported from, now {here}, "
                 "or put its directory into PYTHONPATH"
             ) from None

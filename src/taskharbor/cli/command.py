@@ -23,6 +23,7 @@ from taskharbor.cli import (
     jobs,
     later,
     migrate,
+    pipeline,
     queues,
     schedules,
     stats,
@@ -30,6 +31,7 @@ from taskharbor.cli import (
     workers,
 )
 from taskharbor.cli.options import hold_back_defaults, resolve, shared_options
+from taskharbor.cli.parser import Parser, read
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 
 DONE: Final = 0
@@ -48,6 +50,7 @@ _VERBS: Final = (
     doctor,
     bench,
     demo,
+    pipeline,
     completion,
     later,
 )
@@ -91,9 +94,10 @@ def run(words: Sequence[str] | None = None) -> int:
 def _code(words: Sequence[str] | None) -> int:
     try:
         parser = build_parser()
-        code: int = _run_verb(parser.parse_args(words), parser)
+        arguments = read(parser, sys.argv[1:] if words is None else words)
+        code: int = _run_verb(arguments, parser)
     except SystemExit as exit:
-        # How argparse ends after --help, --version and wrong usage.
+        # How argparse ends after --help and --version.
         return exit.code if isinstance(exit.code, int) else DONE
     except TaskHarborError as error:
         print(f"taskharbor: {_one_line(error)}", file=sys.stderr)
@@ -102,6 +106,9 @@ def _code(words: Sequence[str] | None) -> int:
 
 
 def _run_verb(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if not hasattr(arguments, "run"):  # `taskharbor` alone, or `taskharbor jobs`
+        getattr(arguments, "leaf", parser).print_help(sys.stderr)
+        return WRONG_USAGE
     code: int = arguments.run(resolve(arguments, parser))
     return code
 
@@ -112,7 +119,7 @@ def _drop_output() -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="taskharbor",
         description="A durable task queue whose guarantees are the same on every store.",
         epilog=_EPILOG,
@@ -121,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"taskharbor {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     for verb in _VERBS:
         verb.add_to(verbs)
     hold_back_defaults(parser)

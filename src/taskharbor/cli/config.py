@@ -12,10 +12,18 @@ FILE_NAME: Final = "taskharbor.toml"
 TABLE: Final = "taskharbor"
 
 
+_IN_FILES: Final = ("sqlite:///", "json:///")
+
+
 class Config(NamedTuple):
     path: Path | None
     values: dict[str, Any]
     """By the name of the flag, with _ for -."""
+
+    @property
+    def directory(self) -> str | None:
+        """Where the file is: what it names, it names from there."""
+        return None if self.path is None else str(self.path.parent)
 
 
 def find_config(root: argparse.ArgumentParser, start: Path | None = None) -> Config:
@@ -27,7 +35,7 @@ def find_config(root: argparse.ArgumentParser, start: Path | None = None) -> Con
     for directory in (here, *here.parents):
         path = directory / FILE_NAME
         if path.is_file():
-            return Config(path, _checked(_read(path), path, root))
+            return Config(path, _seen_from(here, _checked(_read(path), path, root), path))
     return Config(None, {})
 
 
@@ -46,6 +54,19 @@ def _read(path: Path) -> dict[str, Any]:
     if twice := sorted(found.keys() & table.keys()):
         raise InvalidInput(f"{path}: {twice[0]} is there twice, in the table [{TABLE}] and outside: keep one")
     return {**found, **table}
+
+
+def _seen_from(here: Path, values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values for a process that stands in `here`: the file of a store is relative to the file that names it."""
+    url = values.get("url")
+    if path.parent == here or not isinstance(url, str):
+        return values
+    for start in _IN_FILES:
+        if url.startswith(start) and not url.startswith((f"{start}/", f"{start}?", f"{start}:")) and url != start:
+            from urllib.parse import quote
+
+            return {**values, "url": f"{start}{quote(str(path.parent))}/{url.removeprefix(start)}"}
+    return values
 
 
 def _checked(found: dict[str, Any], path: Path, root: argparse.ArgumentParser) -> dict[str, Any]:

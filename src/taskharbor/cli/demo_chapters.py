@@ -189,7 +189,7 @@ def right_on_time(story: Story) -> None:
     ticks = story.until("pulse.beat ticks every second", lambda: found if len(found := story.ticks()) >= 3 else None)
     moments = {job.meta["tick"] for job in ticks}
     story.check(len(moments) == len(ticks), "each tick makes one job")
-    story.tell(f"pulse.beat, scheduled @every 1s, has ticked {len(ticks)} times, one job for each tick")
+    story.tell(f"pulse.beat, scheduled @every 1s, has ticked {len(ticks)} times so far, one job for each tick")
 
 
 def burst(story: Story) -> None:

@@ -70,7 +70,7 @@ def _last_word(job: Job, story: Story) -> str:
 
 def _beside(story: Story) -> str:
     ticks = len(story.ticks())
-    beside = [f"{ticks} ticks of pulse.beat"] if ticks else []
+    beside = [f"{ticks} ticks of pulse.beat by the end"] if ticks else []
     if story.burst is not None:
         beside.append(f"{story.burst.jobs:,} jobs of the burst")
     return f"; beside them {' and '.join(beside)}" if beside else ""
@@ -128,6 +128,6 @@ def _job(job: Job) -> dict[str, Any]:
         "status": job.status.value,
         "deliveries": job.deliveries,
         "attempts": job.attempts,
-        "last_error": job.last_error,
+        "last_error": job.last_error or None,
         "result": data_of(job.result)[0],
     }

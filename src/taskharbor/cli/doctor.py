@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.findings import Finding, ok, problem, warning
 from taskharbor.cli.options import Verbs, add_verb
-from taskharbor.core.errors import SchemaMissing, SchemaTooNew, TaskHarborError
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreCorrupt, TaskHarborError
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Driver
@@ -37,11 +37,11 @@ def add_to(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import Table, print_json, show
-    from taskharbor.cli.store import store_address
+    from taskharbor.cli.store import migrate_words, store_address
     from taskharbor.drivers.opening import redacted
 
     url = store_address(arguments)
-    findings = list(examine(url))
+    findings = list(examine(url, migrate_words(arguments)))
     problems = sum(finding.level == "problem" for finding in findings)
     if arguments.json:
         print_json(
@@ -61,9 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def examine(url: str) -> Iterator[Finding]:
+def examine(url: str, migrate: str) -> Iterator[Finding]:
     """One finding after the other. A store that does not answer, or has other tables, is not looked into further."""
     from taskharbor.cli import doctor_files
+    from taskharbor.cli.doctor_served import served
+    from taskharbor.cli.store import refuse_absent
     from taskharbor.drivers.opening import open_driver, parse_url
 
     driver = open_driver(url)
@@ -71,9 +73,14 @@ def examine(url: str) -> Iterator[Finding]:
         yield from doctor_files.examine(parse_url(url))
         began = time.monotonic()
         try:
+            refuse_absent(parse_url(url))
             driver.queues()
         except SchemaMissing as error:
-            yield problem("tables", str(error), "taskharbor --url … migrate")
+            said = str(error).replace(f": {HOW_TO_MIGRATE}", "")
+            yield problem("tables", said, f"`{migrate}`, if the store is the right one")
+            return
+        except StoreCorrupt as error:
+            yield problem("tables", str(error), "point --url at a TaskHarbor store, or restore this one from a backup")
             return
         except SchemaTooNew as error:
             yield problem("tables", str(error), "upgrade taskharbor here")
@@ -83,7 +90,7 @@ def examine(url: str) -> Iterator[Finding]:
             return
         yield ok("reachable", f"answered after {(time.monotonic() - began) * 1000:.0f} ms")
         yield ok("tables", "as this version needs them")
-        for check in (_clock, _store, _workers, _leader, _leases, _paused, _dead):
+        for check in (_clock, _store, _workers, served, _leader, _leases, _paused, _dead):
             yield from _guarded(driver, check)
     finally:
         driver.close()

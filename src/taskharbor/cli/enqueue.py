@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.options import Verbs, add_verb, given_url
+from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.values import duration, moment, pair, positive
 from taskharbor.core.errors import InvalidInput
 
@@ -19,7 +19,8 @@ _DESCRIPTION: Final = """\
 Enqueue one job, or with --many one for each line of a file.
 
 The payload is a JSON object of the handler's arguments; - reads it from standard input, and without one it is {}.
-With -A the task gives queue, priority and so on where no flag does, and the payload is checked against its function.
+With an application (-A, TASKHARBOR_APP, or app in taskharbor.toml) the task gives queue, priority and so on where no
+flag does, and the payload is checked against its function.
 
 Each line of --many is a payload. With --envelope it is {"payload": {…}} and may have, beside the payload, its own
 type, queue, priority, delay, run_at, expires_at, tenant, key, max_attempts, timeout and meta. Lines are enqueued a
@@ -45,7 +46,12 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument("--tenant", metavar="NAME", help="on whose behalf (default: default)")
     parser.add_argument("--key", metavar="TEXT", help="idempotency key: the same key gives the same job")
     parser.add_argument("--max-attempts", type=positive, metavar="N", help="failures until the DLQ (default: 5)")
-    parser.add_argument("--timeout", type=duration, metavar="TIME", help="end the handler after this long")
+    parser.add_argument(
+        "--timeout",
+        type=duration,
+        metavar="TIME",
+        help="end the handler after this long; 0 for no limit, whatever the task says",
+    )
     parser.add_argument(
         "--meta", type=pair, action="append", metavar="NAME=VALUE", help="a note on the job; may be repeated"
     )
@@ -86,11 +92,11 @@ def _check_words(arguments: argparse.Namespace) -> None:
 
 def _harbor(arguments: argparse.Namespace) -> Harbor | None:
     """The application, whose tasks know where their jobs go and what they take; None without one."""
-    if not arguments.app or (given_url(arguments) is not None and "app" not in arguments.given):
-        return None  # the words name a store; the application of the environment may have another
+    if not arguments.app:
+        return None
     from taskharbor.cli.app import find_harbor
 
-    return find_harbor(arguments.app)
+    return find_harbor(arguments.app, arguments.app_directory)
 
 
 def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespace) -> int:

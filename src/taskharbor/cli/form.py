@@ -72,7 +72,7 @@ def job_data(job: Job, now: datetime) -> dict[str, Any]:
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
         "deliveries": job.deliveries,
-        "last_error": job.last_error,
+        "last_error": job.last_error or None,
         "dlq_reason": job.dlq_reason,
         "dlq_code": job.dlq_code,
         "progress": None
@@ -178,13 +178,34 @@ def job_row(job: Job, now: datetime) -> tuple[object, ...]:
 
 def job_table(jobs: Sequence[Job], now: datetime, empty: str) -> Table:
     """Columns in which no job has anything to say are left out: ids are long, and terminals are narrow."""
-    rows = [job_row(job, now) for job in jobs]
+    return _without_usual(JOB_HEADINGS, [job_row(job, now) for job in jobs], empty)
+
+
+def _without_usual(headings: Sequence[str], rows: Sequence[tuple[object, ...]], empty: str) -> Table:
     kept = [
         place
-        for place, heading in enumerate(JOB_HEADINGS)
+        for place, heading in enumerate(headings)
         if heading not in _USUAL or any(row[place] != _USUAL[heading] for row in rows)
     ]
-    return Table([JOB_HEADINGS[place] for place in kept], [[row[place] for place in kept] for row in rows], empty=empty)
+    return Table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows], empty=empty)
+
+
+def dead_table(jobs: Sequence[Job], now: datetime, empty: str) -> Table:
+    """Jobs of the DLQ: why each died, and when, in place of its state and its age."""
+    rows = [
+        (
+            job.id,
+            job.type,
+            job.queue,
+            job.tenant_id,
+            job.dlq_code,
+            job.attempts,
+            ago(job.dlq_failed_at, now),
+            shortened(job.dlq_reason or job.last_error, 50),
+        )
+        for job in jobs
+    ]
+    return _without_usual(("id", "type", "queue", "tenant", "code", "failures", "died", "last error"), rows, empty)
 
 
 def attempt_table(attempts: Sequence[Attempt], now: datetime) -> Table:

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.filters import STATUSES, add_filters, add_paging, filter_of
+from taskharbor.cli.filters import PHASES, STATUSES, add_filters, add_paging, filter_of
 from taskharbor.cli.options import Verbs, add_group, add_verb
 from taskharbor.cli.values import duration
 from taskharbor.core.errors import JobNotFound
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from taskharbor.cli.output import Table
+    from taskharbor.core.answers import Page
     from taskharbor.core.contract import Driver
     from taskharbor.core.model import Job
 
 _FIRST_LOOK_S: Final = 0.02
 _LAST_LOOK_S: Final = 0.5
+_PHASE_PAGE: Final = 1000
 
 _DESCRIPTION: Final = """\
 Look at jobs, and act on single ones.
@@ -70,7 +72,11 @@ examples:
 def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "jobs", help="look at jobs, and act on single ones", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list jobs, the newest first", description=_LIST)
-    parser.add_argument("--status", choices=STATUSES, help="only jobs in this state")
+    parser.add_argument(
+        "--status",
+        choices=STATUSES,
+        help="only jobs in this state; ready has the scheduled ones too, inflight the claimed and the running",
+    )
     add_filters(parser)
     add_paging(parser)
     parser.set_defaults(run=run_list)
@@ -99,20 +105,42 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def show_list(arguments: argparse.Namespace, status: str | None) -> int:
-    from taskharbor.cli.form import job_data, job_table
+    from taskharbor.cli.form import dead_table, job_data, job_table
     from taskharbor.cli.output import print_json, show
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
         now = driver.now()
-        page = driver.list(filter_of(arguments, status), arguments.cursor, arguments.limit)
+        page = _page(driver, arguments, status, now)
     if arguments.json:
         print_json({"jobs": [job_data(job, now) for job in page.jobs], "cursor": page.cursor})
         return 0
-    show(job_table(page.jobs, now, empty="no jobs" if arguments.cursor is None else "no more jobs"))
+    table = dead_table if status == "dlq" else job_table
+    show(table(page.jobs, now, empty="no jobs" if arguments.cursor is None else "no more jobs"))
     if page.cursor is not None:
         show(f"there are more: --cursor '{page.cursor}'")
     return 0
+
+
+def _page(driver: Driver, arguments: argparse.Namespace, status: str | None, now: datetime) -> Page:
+    """A page of the store; of a phase, which the store knows nothing of, as many of its pages as it takes."""
+    limit: int = arguments.limit
+    if status not in PHASES:
+        return driver.list(filter_of(arguments, status), arguments.cursor, limit)
+    from taskharbor.core.answers import Page
+    from taskharbor.drivers.checks import with_cursor
+
+    chosen = filter_of(arguments, PHASES[status])
+    found: list[Job] = []
+    cursor = arguments.cursor
+    while True:
+        page = driver.list(chosen, cursor, _PHASE_PAGE)
+        found += [job for job in page.jobs if job.phase(now) == status]
+        if len(found) > limit:
+            return with_cursor(Page(found[:limit], found[limit - 1].id))
+        cursor = page.cursor
+        if cursor is None:
+            return Page(found, None)
 
 
 def run_show(arguments: argparse.Namespace) -> int:
@@ -148,7 +176,7 @@ def _facts(job: Job, now: datetime) -> Table:
         ("tenant", job.tenant_id),
         ("status", job.phase(now)),
         ("priority", job.priority or None),
-        ("failures", f"{job.attempts} of {job.max_attempts}"),
+        ("failures", _failures(job)),
         ("deliveries", job.deliveries),
         ("created", at(job.created_at)),
         ("due", at(job.due_at) if job.completed_at is None else None),
@@ -167,6 +195,12 @@ def _facts(job: Job, now: datetime) -> Table:
         of = "" if progress.total is None else f" of {progress.total:g}"
         facts.append(("progress", f"{progress.done:g}{of} {progress.note}".rstrip()))
     return Table(("job", ""), [(name, str(value)) for name, value in facts if value is not None])
+
+
+def _failures(job: Job) -> str:
+    if job.attempts <= job.max_attempts:
+        return f"{job.attempts} of {job.max_attempts}"
+    return f"{job.attempts}: sent back from the DLQ after {job.max_attempts} had used up its attempts"
 
 
 def _bodies(job: Job) -> Sequence[str]:

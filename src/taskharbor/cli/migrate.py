@@ -7,7 +7,7 @@ import importlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.cli.options import Verbs, add_verb, store_url
+from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 
 if TYPE_CHECKING:
@@ -38,20 +38,22 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.store import store_address
     from taskharbor.drivers.opening import open_driver, parse_url, redacted
 
-    url = parse_url(store_url(arguments))
+    address = store_address(arguments)
     if arguments.sql:
+        url = parse_url(address)
         sql = _migration_sql(url.scheme, url.prefix)
         print(json.dumps({"sql": sql}) if arguments.json else sql.rstrip("\n"))
         return 0
-    driver = open_driver(store_url(arguments))
+    driver = open_driver(address)
     try:
         migrated = not _is_current(driver)
         driver.migrate()
     finally:
         driver.close()
-    shown = redacted(store_url(arguments))
+    shown = redacted(address)
     if arguments.json:
         print(json.dumps({"url": shown, "migrated": migrated}))
     else:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from taskharbor.core.errors import InvalidInput, InvalidURL
@@ -18,6 +19,12 @@ URL_HELP: Final = f"the store (default: the environment's TASKHARBOR_URL, else {
 Verbs = Any
 """What `add_subparsers` returns; argparse has no public name for it."""
 
+_OURS: Final = "TASKHARBOR_"
+_OTHER_NAMES: Final = (
+    *("TASKHARBOR_LAKE", "TASKHARBOR_REQUIRE_ALL", "TASKHARBOR_SUPERVISED", "TASKHARBOR_DEMO_ORDERS"),
+    *("TASKHARBOR_TEST_POSTGRES", "TASKHARBOR_TEST_MYSQL", "TASKHARBOR_TEST_SEED", "TASKHARBOR_JDBC_JAR"),
+)
+"""Names in the environment that are no flag's."""
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -53,7 +60,7 @@ def add_verb(
 def add_group(verbs: Verbs, name: str, *, help: str, description: str) -> Verbs:
     """A verb that is followed by another, such as `jobs list`."""
     parser = add_verb(verbs, name, help=help, description=description)
-    return parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    return parser.add_subparsers(title="verbs", metavar="VERB")
 
 
 def options_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -87,7 +94,7 @@ def flag_of(action: argparse.Action) -> str:
 
 
 def environment_name(action: argparse.Action) -> str:
-    return "TASKHARBOR_" + flag_of(action)[2:].replace("-", "_").upper()
+    return _OURS + flag_of(action)[2:].replace("-", "_").upper()
 
 
 def hold_back_defaults(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +112,9 @@ def resolve(arguments: argparse.Namespace, root: argparse.ArgumentParser) -> arg
 
     values = vars(arguments)
     arguments.given = frozenset(values)
+    arguments.app_directory = None
     config = find_config(root)
+    _doubt_environment(root)
     for action in options_of(arguments.leaf):
         if action.dest in values:
             continue
@@ -114,9 +123,35 @@ def resolve(arguments: argparse.Namespace, root: argparse.ArgumentParser) -> arg
             values[action.dest] = convert(action, text, f"the environment's {name}")
         elif action.dest in config.values:
             values[action.dest] = convert(action, config.values[action.dest], f"{flag_of(action)[2:]} in {config.path}")
+            if action.dest == "app":
+                arguments.app_directory = config.directory
         else:
             values[action.dest] = getattr(action, "fallback", None)
     return arguments
+
+
+def _doubt_environment(root: argparse.ArgumentParser) -> None:
+    """Say so where a variable looks like one of ours, misspelled. Most that begin like ours are somebody's own."""
+    ours = [name for name in os.environ if name.startswith(_OURS)]
+    unknown = sorted(set(ours) - set(_OTHER_NAMES))
+    if not unknown:
+        return
+    known = {environment_name(action) for _, parser in every_parser(root) for action in options_of(parser)}
+    for name in unknown:
+        if name not in known and (near := nearest(name.removeprefix(_OURS), _without_start({*known, *_OTHER_NAMES}))):
+            print(f"taskharbor: {name} in the environment means nothing: did you mean {_OURS}{near}?", file=sys.stderr)
+
+
+def _without_start(names: Iterable[str]) -> list[str]:
+    return [name.removeprefix(_OURS) for name in names]
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """What was meant, if something known is close enough to it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.75)
+    return near[0] if near else None
 
 
 def convert(action: argparse.Action, value: Any, source: str) -> Any:

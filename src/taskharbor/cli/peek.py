@@ -5,6 +5,7 @@ This is the one place outside a driver that knows of its sessions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,9 @@ Row = tuple[Any, ...]
 
 RECENT_ROWS: Final = 5_000
 _OLDEST: Final = "SELECT queue, min(due_at) FROM th_jobs WHERE status = 'ready' AND due_at <= :now GROUP BY queue"
+_DUE: Final = """
+SELECT queue, type, count(*) FROM th_jobs WHERE status = 'ready' AND due_at <= :now GROUP BY queue, type
+"""
 _OVERDUE: Final = "SELECT count(*) FROM th_jobs WHERE status = 'inflight' AND lease_expires_at < :limit"
 _OLDEST_DEAD: Final = "SELECT min(dlq_failed_at) FROM th_jobs WHERE status = 'dlq'"
 _RECENT: Final = {
@@ -81,6 +85,17 @@ def oldest_due(driver: Any, now: datetime) -> dict[str, datetime]:
                 if job.status.value == "ready" and job.due_at <= now:
                     oldest[job.queue] = min(job.due_at, oldest.get(job.queue, job.due_at))
     return oldest
+
+
+def due(driver: Any, now: datetime) -> dict[tuple[str, str], int]:
+    """How many jobs are due, by queue and type."""
+    if has_tables(driver):
+        return {(queue, type): int(count) for queue, type, count in select(driver, _DUE, now=now)}
+    if not kind_of(driver):
+        return {}
+    with driver._reading() as state:
+        jobs = [job for job in state.jobs.values() if job.status.value == "ready" and job.due_at <= now]
+    return dict(Counter((job.queue, job.type) for job in jobs))
 
 
 def recent(driver: Any) -> list[tuple[datetime, str]]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+import sys
+from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.options import Verbs, add_group, add_verb
+from taskharbor.cli.options import Verbs, add_group, add_verb, nearest
+
+if TYPE_CHECKING:
+    from taskharbor.core.contract import Driver
 
 _DESCRIPTION: Final = """\
 See what waits where, and close or open the tap of a queue.
@@ -75,11 +79,24 @@ def run_tap(arguments: argparse.Namespace, *, paused: bool) -> int:
     from taskharbor.cli.store import opened
 
     with opened(arguments, create=True) as driver:
+        known = _known(driver)
         for name in arguments.names:
             (driver.pause if paused else driver.resume)(name)
+    for name in arguments.names:
+        if name not in known:
+            near = nearest(name, known)
+            meant = f": did you mean {near}?" if near else ""
+            print(f"taskharbor: nothing uses a queue {cleaned(name)} yet{cleaned(meant)}", file=sys.stderr)
     if arguments.json:
         print_json({"queues": [{"name": name, "paused": paused} for name in arguments.names]})
     else:
         for name in arguments.names:
             print(f"{cleaned(name)} is {'paused' if paused else 'open again'}")
     return 0
+
+
+def _known(driver: Driver) -> set[str]:
+    """The queues that a job, a worker, a schedule or an earlier pause knows."""
+    known = {queue.name for queue in driver.queues()} | driver.counts().queues.keys()
+    known.update(queue for worker in driver.workers() for queue in worker.queues)
+    return known | {schedule.queue for schedule in driver.schedules()}

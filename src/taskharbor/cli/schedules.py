@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_group, add_verb
+from taskharbor.core.errors import ScheduleNotFound
+
+if TYPE_CHECKING:
+    from taskharbor.core.contract import Driver
 
 _DESCRIPTION: Final = """\
-See what runs again and again; pause, resume, or run it at once.
+See what runs again and again; pause, resume, run it at once, or remove it.
 
 examples:
   taskharbor schedules list
@@ -41,6 +46,15 @@ examples:
 """
 
 
+_REMOVE: Final = """\
+Remove schedules from the store, for good. Jobs that they enqueued stay. A schedule that is still in the code of an
+application comes back when a worker of it starts: take it out there first, or pause it instead.
+
+examples:
+  taskharbor schedules remove nightly-report
+"""
+
+
 def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "schedules", help="what runs again and again", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list them with their last and next run", description=_LIST)
@@ -54,6 +68,9 @@ def add_to(verbs: Verbs) -> None:
     parser = add_verb(group, "run", help="enqueue one job of each at once", description=_RUN)
     parser.add_argument("names", metavar="NAME", nargs="+")
     parser.set_defaults(run=run_now)
+    parser = add_verb(group, "remove", help="remove them from the store", description=_REMOVE)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=run_remove)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -112,8 +129,7 @@ def run_pause(arguments: argparse.Namespace, *, paused: bool) -> int:
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
-        for name in arguments.names:
-            driver.get_schedule(name)  # all are there before any is touched
+        _find(driver, arguments.names)
         for name in arguments.names:
             driver.pause_schedule(name, paused=paused)
     if arguments.json:
@@ -130,8 +146,7 @@ def run_now(arguments: argparse.Namespace) -> int:
     from taskharbor.worker.scheduler import run_now as enqueue_now
 
     with opened(arguments) as driver:
-        for name in arguments.names:
-            driver.get_schedule(name)
+        _find(driver, arguments.names)
         now = driver.now()
         ids = {name: enqueue_now(driver, name, now) for name in arguments.names}
     if arguments.json:
@@ -140,3 +155,30 @@ def run_now(arguments: argparse.Namespace) -> int:
         for name, id in ids.items():
             print(f"{id} enqueued for {cleaned(name)}")
     return 0
+
+
+def run_remove(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        _find(driver, arguments.names)
+        removed = [{"name": name, "removed": driver.remove_schedule(name)} for name in arguments.names]
+    if arguments.json:
+        print_json({"schedules": removed})
+    else:
+        for name in arguments.names:
+            print(f"{cleaned(name)} is removed")
+    return 0
+
+
+def _find(driver: Driver, names: Sequence[str]) -> None:
+    """See that all are there before any is touched."""
+    from taskharbor.cli.options import nearest
+
+    known = [schedule.name for schedule in driver.schedules()]
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            cure = f"did you mean {near!r}?" if near else "`taskharbor schedules list` shows those there are"
+            raise ScheduleNotFound(f"there is no schedule {name!r}: {cure}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import given_url, store_url
-from taskharbor.core.errors import SchemaMissing
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing
 
 if TYPE_CHECKING:
+    from taskharbor.app import Harbor
     from taskharbor.core.contract import Driver
     from taskharbor.drivers.opening import StoreURL
 
@@ -26,10 +28,8 @@ def opened(arguments: argparse.Namespace, *, create: bool = False) -> Iterator[D
     Embedded stores are migrated where it is needed. Only with `create` does one come into being: whoever lists the
     jobs of a mistyped path should hear that nothing is there, and leave nothing behind.
     """
-    if arguments.app and given_url(arguments) is None:
-        from taskharbor.cli.app import load_app
-
-        harbor = load_app(arguments)
+    harbor = _harbor(arguments)
+    if harbor is not None:
         try:
             yield harbor.driver
         finally:
@@ -40,8 +40,12 @@ def opened(arguments: argparse.Namespace, *, create: bool = False) -> Iterator[D
     url = store_url(arguments)
     driver = open_driver(url)
     try:
+        if not create:
+            refuse_absent(parse_url(url))
         ready(driver, parse_url(url), create=create)
         yield driver
+    except SchemaMissing as error:
+        raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, f"run `{migrate_words(arguments)}`")) from None
     finally:
         driver.close()
 
@@ -53,6 +57,18 @@ def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
         driver.queues()
     except SchemaMissing:
         driver.migrate()
+
+
+def refuse_absent(url: StoreURL) -> None:
+    """A path that is mistyped is more often the cause than tables that are missing."""
+    path = store_path(url)
+    if path is not None and not _exists(url):
+        raise SchemaMissing(f"{path} does not exist: correct the path, or create the store: {HOW_TO_MIGRATE}")
+
+
+def migrate_words(arguments: argparse.Namespace) -> str:
+    """The command that makes the tables, with what was typed of the store."""
+    return "taskharbor migrate" if given_url(arguments) is None else "taskharbor --url … migrate"
 
 
 def store_path(url: StoreURL) -> Path | None:
@@ -69,8 +85,23 @@ def _exists(url: StoreURL) -> bool:
 
 def store_address(arguments: argparse.Namespace) -> str:
     """The URL of that store, without opening it. It may hold a password."""
-    if arguments.app and given_url(arguments) is None:
-        from taskharbor.cli.app import load_app
+    harbor = _harbor(arguments)
+    return store_url(arguments) if harbor is None else harbor.url
 
-        return load_app(arguments).url
-    return store_url(arguments)
+
+def _harbor(arguments: argparse.Namespace) -> Harbor | None:
+    """The application, if the store is its affair. One that cannot be imported here is done without where the
+    environment or the file names the store: whoever looks after jobs need not have the code that runs them."""
+    if not arguments.app or given_url(arguments) is not None:
+        return None
+    from taskharbor.cli.app import BrokenApplication, MissingApplication, load_app
+
+    try:
+        return load_app(arguments)
+    except (MissingApplication, BrokenApplication) as error:
+        if not arguments.url:
+            raise
+        from taskharbor.drivers.opening import redacted
+
+        print(f"taskharbor: on {redacted(arguments.url)}, without {arguments.app}: {error}", file=sys.stderr)
+        return None

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.cli.options import Verbs, add_verb, flag_of, options_of
+from taskharbor.cli.options import Verbs, add_verb, flag_of, nearest, options_of
 from taskharbor.cli.values import positive, positive_duration, queues
 from taskharbor.core.errors import InvalidInput
 
@@ -21,7 +21,8 @@ _DESCRIPTION: Final = """\
 Run the jobs of an application until told to stop.
 
 Ctrl-C or SIGTERM lets running handlers finish within the grace time and puts back what did not; a second one stops
-at once. With --drain the worker ends when nothing is left to run, and says what it did.
+at once. With --drain the worker ends when nothing is left that is due, and says what it did. Jobs that are due later
+stay, and so do those that failed and wait for their next attempt: `left` in the counts says how many.
 
 examples:
   taskharbor -A shop.jobs:harbor worker
@@ -50,7 +51,9 @@ def add_to(verbs: Verbs) -> None:
         metavar="N",
         help="so many processes, each with these slots (default: 1)",
     )
-    parser.add_argument("--drain", action="store_true", help="end when nothing is left to run, and print the counts")
+    parser.add_argument(
+        "--drain", action="store_true", help="end when nothing is left that is due, and print the counts"
+    )
     parser.add_argument("--max-jobs", type=positive, metavar="N", help="end after so many jobs")
     parser.add_argument(
         "--grace", type=positive_duration, metavar="TIME", help="time for running handlers to finish (default: 25s)"
@@ -106,13 +109,28 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_many(arguments, harbor, settings)
     worker = harbor.worker(**settings)
     _announce(harbor, settings, worker.id, arguments.log_format)
+    left = 0
     try:
-        counts = worker.drain() if arguments.drain else worker.run()
+        if arguments.drain:
+            counts = worker.drain()
+            left = _left(harbor, settings)
+        else:
+            worker.run()
     finally:
         harbor.close()
     if arguments.drain:
-        _print_counts(arguments, counts)
+        _print_counts(arguments, counts, left)
     return 0
+
+
+def _left(harbor: Harbor, settings: dict[str, Any]) -> int:
+    """Jobs that wait in the worker's queues: for a later time, or for somebody who handles them."""
+    counts = harbor.driver.counts().queues
+    return sum(counts[queue]["ready"] for queue in _served(harbor, settings) if queue in counts)
+
+
+def _served(harbor: Harbor, settings: dict[str, Any]) -> list[str]:
+    return list(settings.get("queues") or sorted({"default", *(task.queue for task in harbor.tasks.values())}))
 
 
 def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> int:
@@ -124,7 +142,9 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
         raise InvalidInput("--drain --json is for one process: several would each print a document")
     _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
     harbor.close()  # each process opens the store for itself
-    return supervisor.run(arguments.app, arguments.processes, words_for_one(arguments))
+    # What the file names, each process finds there for itself, and where it is to be imported from.
+    app = arguments.app if arguments.app_directory is None else None
+    return supervisor.run(app, arguments.processes, words_for_one(arguments))
 
 
 def words_for_one(arguments: argparse.Namespace) -> list[str]:
@@ -156,22 +176,39 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
 
     asked = settings.get("queues")
     slots = settings.get("concurrency", 10)
-    if asked is None:
-        asked = sorted({"default", *(task.queue for task in harbor.tasks.values())})
-    shown = ", ".join(f"{queue}:{asked[queue] if isinstance(asked, dict) else slots}" for queue in asked)
+    served = _served(harbor, settings)
+    shown = ", ".join(f"{queue}:{asked[queue] if isinstance(asked, dict) else slots}" for queue in served)
     count = len(harbor.tasks)
     handlers = f"{count} handler{'' if count == 1 else 's'}"
     line = f"worker {name} on {redacted(harbor.url)}: {shown}; {handlers}"
+    doubts = [] if asked is None else _doubts(harbor, served)
     if log_format == "json":
-        logging.getLogger("taskharbor.cli").info(line)
-    else:
-        print(f"taskharbor {line}", file=sys.stderr)
+        log = logging.getLogger("taskharbor.cli")
+        log.info(line)
+        for doubt in doubts:
+            log.warning(doubt)
+        return
+    print(f"taskharbor {line}", file=sys.stderr)
+    for doubt in doubts:
+        print(f"taskharbor: {doubt}", file=sys.stderr)
 
 
-def _print_counts(arguments: argparse.Namespace, counts: Tally) -> None:
+def _doubts(harbor: Harbor, queues: list[str]) -> list[str]:
+    """A queue that no task names may be meant, for jobs that are enqueued into it by name, or be a slip."""
+    known = sorted({"default", harbor._terms.fields["queue"], *(task.queue for task in harbor.tasks.values())})
+    doubts = []
+    for queue in queues:
+        if queue not in known:
+            near = nearest(queue, known)
+            meant = f": did you mean {near}?" if near else ""
+            doubts.append(f"no task of the application names the queue {queue}{meant}")
+    return doubts
+
+
+def _print_counts(arguments: argparse.Namespace, counts: Tally, left: int) -> None:
     from taskharbor.cli.output import Table, print_json, show
 
-    found = asdict(counts)
+    found = {**asdict(counts), "left": left}
     if arguments.json:
         print_json({"counts": found})
     else:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
+
+ANY_TYPE: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker process as it describes itself. The store adds `last_heartbeat`."""
+    """A worker process as it describes itself. The store adds `last_heartbeat`.
+
+    `meta` may have `types`: the names of what it handles, with commas between, or `*` for everything.
+    """
 
     id: str
     hostname: str = ""

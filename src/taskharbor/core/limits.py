@@ -96,7 +96,9 @@ def check_duration(value: timedelta | float, what: str) -> timedelta:
         except (TypeError, ValueError, OverflowError):
             raise InvalidInput(f"{what} must be a timedelta or a number of seconds, got {value!r}") from None
     if not timedelta(0) <= duration <= MAX_DURATION:
-        raise InvalidInput(f"{what} must be from 0 to {MAX_DURATION.days} days, got {duration}")
+        # A timedelta below zero would show as "-1 day, 23:59:55".
+        got = f"{duration.total_seconds():g} s" if duration < timedelta(0) else duration
+        raise InvalidInput(f"{what} must be from 0 to {MAX_DURATION.days} days, got {got}")
     return duration
 
 

@@ -9,7 +9,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed, InvalidURL
 from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix, open_driver
 
-_TABLES: Final = ("jobs", "history", "keys", "workers", "leader", "queues", "schedules")
+_TABLES: Final = ("jobs", "history", "keys", "workers", "leader", "queues", "schedules", "staged", "loads")
 
 
 def empty_store(url: str, prefix: str = DEFAULT_PREFIX) -> None:

@@ -30,6 +30,9 @@ class GivenServer(Databases):
     def __str__(self) -> str:
         return redacted(self.url)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def create_database(self) -> str:
         url = super().create_database()
         self._made.append(url)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Self
 
+from taskharbor.drivers.opening import redacted
 from taskharbor.testing.servers.accounts import Account, make_directory
 from taskharbor.testing.servers.errors import ServerUnavailable
 
@@ -95,6 +96,11 @@ class LocalServer(ABC):
 
     def __str__(self) -> str:
         return f"{self.name} on {HOST}:{self.port}"
+
+    def __repr__(self) -> str:
+        if self._directory is None:
+            return f"<{type(self).__name__}, not started: use it in a with statement>"
+        return f"<{type(self).__name__} at {redacted(self.url)}, {'running' if self.running else 'stopped'}>"
 
     @property
     def directory(self) -> Path:

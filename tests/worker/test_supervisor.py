@@ -1,0 +1,71 @@
+"""Several processes under one parent, with programs that are no workers but behave like good and bad ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from taskharbor.worker import supervisor
+from taskharbor.worker.supervisor import Supervisor
+
+pytestmark = pytest.mark.process
+
+
+def crew(text: str, processes: int = 2) -> Supervisor:
+    return Supervisor([sys.executable, "-c", text], processes)
+
+
+def test_workers_that_can_never_start_are_not_started_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "taskharbor"):
+        assert crew("raise SystemExit(2)").run() == 2
+    assert sum("usage error" in record.message for record in caplog.records) == 1
+
+
+def test_one_that_fails_alone_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.chdir(tmp_path)
+    # The first to make the directory goes on, the other one fails until it finds a second one.
+    text = """
+import os, sys, time
+for name in ("first", "second", "third"):
+    try:
+        os.mkdir(name)
+    except FileExistsError:
+        continue
+    sys.exit(2 if name == "second" else time.sleep(1.5))
+"""
+    assert crew(text).run() == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"first", "second", "third"}
+
+
+def test_other_failures_at_the_start_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is not there yet, for one."""
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.chdir(tmp_path)
+    text = "import os, sys; open(f'ran-{os.getpid()}', 'w'); sys.exit(1 if len(os.listdir()) < 5 else 0)"
+    assert crew(text).run() == 0
+    assert len(list(tmp_path.iterdir())) >= 5
+
+
+def test_an_application_that_cannot_be_used_by_the_children_ends_the_command(tmp_path: Path) -> None:
+    (tmp_path / "half_app.py").write_text(
+        "import os\nfrom taskharbor import Harbor\n"
+        "if 'TASKHARBOR_SUPERVISED' not in os.environ:\n"
+        "    harbor = Harbor('sqlite:///jobs.db')\n\n"
+        "    @harbor.task\n    def nothing() -> None: ...\n"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-m", "taskharbor", "-A", "half_app", "worker", "--processes", "2"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2, ended.stderr
+    assert "usage error" in ended.stderr
+    assert time.monotonic() - began < 30
