@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.hard.crew import new_store
-from tests.hard.worker_crew import HERE, STORES, Site, children, is_running, site, until
+from tests.hard.worker_crew import HERE, STORES, Site, children, family, is_running, site, until
 
 from taskharbor.testing.servers import PostgresServer, ServerUnavailable, postgres_server
 
@@ -181,16 +182,52 @@ def test_a_second_signal_ends_the_worker_at_once_and_safely(here: Site, second: 
     assert list(here.driver.workers()) == []
 
 
-def test_killing_the_supervisor_stops_its_children(here: Site) -> None:
-    jobs = here.enqueue("slow", 4, b'{"seconds": 0.3}')
-    parent = here.worker("--processes", "2", "--concurrency", "1", "--grace", "20s")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_to_every_process_of_a_service_is_one_signal(
+    here: Site, processes: str, number: signal.Signals
+) -> None:
+    jobs = here.enqueue("gated", max_attempts=1) + here.enqueue("agated", max_attempts=1) + here.enqueue("pgated")
+    worker = here.worker("--processes", processes, "--concurrency", "3", "--grace", "100s", lease="30s")
+    until(lambda: len(here.noted("begin")) == 3, "they are in mid-job")
+    until(lambda: len(here.driver.workers()) == int(processes), "all have started")
+    for pid in family(worker.pid):
+        os.kill(pid, number)
+    time.sleep(1.5)
+    assert worker.poll() is None, "it waits for its handlers"
+    here.go()
+    assert worker.wait(20) == 0
+    here.check(jobs, done=3)
+    assert {job: outcomes(here, job) for job in jobs} == {job: ["succeeded"] for job in jobs}
+    assert "Traceback" not in here.logs()
+
+
+def test_a_second_signal_to_the_supervisor_ends_its_workers_at_once(here: Site) -> None:
+    jobs = here.enqueue("gated", 2) + here.enqueue("pgated")
+    parent = here.worker("--processes", "2", "--concurrency", "2", "--grace", "600s", lease="600s")
+    until(lambda: len(here.noted("begin")) == 3, "they are in mid-job")
+    parent.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert parent.poll() is None, "it waits for its handlers"
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(20) == 0
+    assert {here.get(job).status for job in jobs} == {"ready"}
+    assert {here.get(job).attempts for job in jobs} == {0}
+    assert list(here.driver.workers()) == []
+
+
+@pytest.mark.parametrize("mode", [["--drain"], []])
+def test_killing_the_supervisor_stops_its_children(here: Site, mode: list[str]) -> None:
+    jobs = here.enqueue("slow", 40, b'{"seconds": 0.3}')
+    parent = here.worker("--processes", "2", "--concurrency", "1", "--grace", "20s", *mode)
     workers = until(lambda: here.noted("begin") and len(pids := children(parent.pid)) == 2 and pids, "both work")
     parent.kill()
     parent.wait()
     until(lambda: not any(is_running(pid) for pid in workers), "the children end", 30)
+    assert here.driver.counts()["ready"], "they stopped before all was done"
     here.worker("--drain").wait(40)
     here.wait_for_ends(jobs)
-    here.check(jobs, done=4)
+    here.check(jobs, done=40)
 
 
 def test_killing_a_worker_ends_the_processes_of_its_handlers(here: Site) -> None:

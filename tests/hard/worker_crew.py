@@ -190,3 +190,8 @@ def children(pid: int) -> list[int]:
         if int(fields[1]) == pid and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
+
+
+def family(pid: int) -> list[int]:
+    """The process and all that come from it: what a service manager by default sends its signal to."""
+    return [pid, *(each for child in children(pid) for each in family(child))]

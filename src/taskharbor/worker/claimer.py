@@ -150,9 +150,17 @@ class Claimer:
             self._look_at = min(self._look_at, time.monotonic() + CLOCK_SLACK_S)
 
     def _room(self) -> int:
-        if self._closing or self._crew.quarantine.active:
+        if self._closing or self._crew.quarantine.active or self._types() == []:
             return 0
         return min(self._lane.room(), self._crew.allowance.left)
+
+    def _types(self) -> Sequence[str] | None:
+        """What to claim: no coroutines while the event loop is blocked."""
+        crew = self._crew
+        if not self._lane.loop_is_silent:
+            return crew.types
+        names = crew.tasks if crew.types is None else crew.types
+        return [name for name in names if crew.tasks[name].pool != "async"]
 
     def _idle(self, room: int) -> None:
         lane = self._lane
@@ -187,7 +195,8 @@ class Claimer:
     def _talk(self, done: list[Held], room: int) -> None:
         crew, lane = self._crew, self._lane
         before = time.monotonic()
-        room = crew.allowance.ask(room)
+        types = self._types()
+        room = crew.allowance.ask(0 if types == [] else room)
         lane.ask(room)
         leased: list[LeasedJob] = []
         results: Sequence[Status | TaskHarborError] | None = None
@@ -196,7 +205,7 @@ class Claimer:
             told = [held for held in done if not held.lost]
             words = [self._word(held, now) for held in told]
             self._tell_progress(told)
-            results, leased = self._settle_and_reserve(words, room)
+            results, leased = self._settle_and_reserve(words, room, types)
             if leased:
                 self.finds += 1
                 self._accept(leased, before)
@@ -219,8 +228,9 @@ class Claimer:
         self._note(told, words, results, now)
         if room:
             self._look_again(at_once=len(leased) >= min(room, lane.slots))
-            self.dry = not leased and not lane.held() and not lane.done
-            self.looks += 1
+            if types is crew.types:  # else it looked for some only, and what it found says nothing of the rest
+                self.dry = not leased and not lane.held() and not lane.done
+                self.looks += 1
 
     def _look_again(self, *, at_once: bool) -> None:
         moment = time.monotonic()
@@ -258,7 +268,7 @@ class Claimer:
             log.warning("progress is left out, for what a handler reported cannot be kept: %s", error)
 
     def _settle_and_reserve(
-        self, words: list[Settlement], room: int
+        self, words: list[Settlement], room: int, types: Sequence[str] | None
     ) -> tuple[list[Status | TaskHarborError], list[LeasedJob]]:
         driver, crew = self._crew.driver, self._crew
         try:
@@ -269,7 +279,7 @@ class Claimer:
                 self._lane.queue,
                 lease_for=crew.lease_s,
                 limit=room,
-                types=crew.types,
+                types=types,
                 owner=crew.worker_id,
             )
         except InvalidInput:

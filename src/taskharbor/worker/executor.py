@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from taskharbor.app.context import Context, Control
@@ -49,7 +50,8 @@ class Executor:
         """A plain function, here and now."""
         try:
             task, arguments = self._prepared(held)
-            value = task.function(**arguments)
+            # In a context of its own: what one job sets in a ContextVar is not for the next to see.
+            value = Variables().run(task.function, **arguments)
         except BaseException as error:
             return self._after(held, error)
         if held.cancelled and held.noticed:
@@ -58,21 +60,24 @@ class Executor:
 
     async def arun(self, held: Held) -> Ending:
         """A handler that is a coroutine function, in the running loop."""
+        timeout = held.job.timeout
+        limit: asyncio.Timeout | None = None
         try:
             task, arguments = self._prepared(held)
-            timeout = held.job.timeout
             if timeout is None:
                 value = await task.function(**arguments)
             else:
-                async with asyncio.timeout(timeout.total_seconds()) as limit:
+                limit = asyncio.timeout(timeout.total_seconds())
+                async with limit:
                     value = await task.function(**arguments)
         except TimeoutError as error:
-            timeout = held.job.timeout
-            if timeout is not None and limit.expired():
+            if timeout is not None and limit is not None and limit.expired():
                 return timed_out(timeout.total_seconds())
             return self._after(held, error)
         except BaseException as error:
             return self._after(held, error)
+        if timeout is not None and limit is not None and limit.expired():
+            return timed_out(timeout.total_seconds())  # it was cancelled, caught that and returned
         if held.cancelled and (held.noticed or _was_cancelled()):
             return stopped(held)
         return SUCCEEDED if value is None else self._done(task, value)
@@ -96,13 +101,16 @@ class Executor:
                 self._limits.check_size(result, "the result")
         except Exception as error:  # a codec of somebody else's may raise anything
             # The work is done, and would be done again and again for a result that no store will take.
-            return Dead(f"the handler succeeded, but its result cannot be kept: {error}")
+            return Dead(f"the handler succeeded, but its result cannot be kept: {_text(error)}")
         return Done(result)
 
     def _after(self, held: Running, error: BaseException) -> Ending:
         match error:
             case HandlerSignal():
-                return ending_of(error)
+                try:
+                    return ending_of(error)
+                except Exception:  # a subclass of somebody else's that lacks what it should have
+                    return failed(error)
             case _NoHandler():
                 return Dead(str(error), Reason.NO_HANDLER)
             case _BadPayload():
@@ -136,9 +144,19 @@ def failed(error: BaseException) -> Failed:
 
 
 def described(error: BaseException) -> str:
-    """The error and where it came from, without the frames of the worker itself."""
+    """The error and where it came from, without the frames of the worker itself. Never raises."""
     frames = error.__traceback__.tb_next if error.__traceback__ else None
-    return "".join(traceback.format_exception(type(error), error, frames, limit=-MOST_FRAMES)).strip()
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames, limit=-MOST_FRAMES)).strip()
+    except BaseException:  # the error comes from anywhere, and so does the code that puts it in words
+        return type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # as above
+        return type(error).__name__
 
 
 class _NoHandler(Exception):

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final
 
 from taskharbor.core.errors import InvalidInput, StoreError, TaskHarborError
@@ -23,6 +22,8 @@ CANCEL_LOOK_S: Final = 2.0
 TELL_START_S: Final = 1.0
 """A handler that has run this long is worth telling the store that it runs."""
 LOOK_BATCH: Final = 100
+TO_STOP_S: Final = 3.0
+"""How long a coroutine that was cancelled at its timeout may take to end."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -82,10 +83,9 @@ class Heartbeat:
     def _is_due(self, held: Held, moment: float) -> bool:
         if held.lost or held.overdue or held.ending is not None:
             return False
-        timeout = held.job.timeout
-        if timeout is not None and held.started and moment - held.started > timeout.total_seconds():
-            self._report_overdue(held, timeout)
-            return not held.overdue
+        if self._is_overdue(held, moment):
+            self._report_overdue(held)
+            return False
         return (
             held.deadline - moment <= self._crew.lease_s * 2 / 3
             or held.asked_s is not None
@@ -93,15 +93,23 @@ class Heartbeat:
             or (bool(held.started) and not held.start_is_known and moment - held.started > TELL_START_S)
         )
 
-    def _report_overdue(self, held: Held, timeout: timedelta) -> None:
-        """Coroutines and processes are ended by their slots. A thread cannot be: its lease is left to run out."""
-        if held.task is None or held.task.pool != "thread":
-            return
+    def _is_overdue(self, held: Held, moment: float) -> bool:
+        """Processes are ended by their slots, and so are coroutines, unless they do not listen. Threads cannot be."""
+        timeout = held.job.timeout
+        if timeout is None or not held.started or held.task is None or held.task.pool == "process":
+            return False
+        return moment - held.started > timeout.total_seconds() + (TO_STOP_S if held.is_async else 0.0)
+
+    def _report_overdue(self, held: Held) -> None:
+        """The lease of a handler that nobody can end is left to run out."""
+        timeout = held.job.timeout
+        assert timeout is not None
         held.overdue = True
-        held.cancelled = True
+        held.stop()
+        why = "does not stop or blocks the event loop" if held.is_async else "is in a thread, which cannot be ended"
         log.error(
-            "%s is past its timeout of %g s in a thread, which cannot be ended: its lease is no longer extended",
-            held.job.type, timeout.total_seconds(), extra=job_fields(held.job),
+            "%s is past its timeout of %g s and %s: its lease is no longer extended",
+            held.job.type, timeout.total_seconds(), why, extra=job_fields(held.job),
         )  # fmt: skip
 
     def _extend(self, due: list[Held]) -> None:
@@ -137,9 +145,9 @@ class Heartbeat:
             self._lose(held)
 
     def _may_be_cancelled(self, held: Held, moment: float) -> bool:
-        """Short handlers are not worth the question."""
-        running_long = held.started and moment - held.started > CANCEL_LOOK_S
-        return bool(running_long) and held.ending is None and not (held.lost or held.asked_to_cancel)
+        """Short handlers, and short waits for a slot, are not worth the question."""
+        is_long = moment - (held.started or held.claimed) > CANCEL_LOOK_S
+        return is_long and held.ending is None and not (held.lost or held.asked_to_cancel)
 
     def _look_for_cancels(self, running: list[Held]) -> None:
         """A cancel comes back with the next extension, which may be long in coming: so ask in between."""
@@ -153,7 +161,8 @@ class Heartbeat:
     def _cancel(self, held: Held) -> None:
         if not held.asked_to_cancel:
             held.asked_to_cancel = True
-            log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
+            when = "while it ran" if held.started else "before it ran"
+            log.info("%s was cancelled %s", held.job.type, when, extra=job_fields(held.job))
             held.stop()
 
     def _give_up_lost(self, moment: float) -> None:

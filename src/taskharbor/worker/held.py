@@ -27,6 +27,7 @@ class Held:
         "asked_s",
         "asked_to_cancel",
         "cancelled",
+        "claimed",
         "deadline",
         "ending",
         "job",
@@ -45,6 +46,7 @@ class Held:
         self.job: Job = leased.job
         self.token: str = leased.lease.token
         self.task = task
+        self.claimed = claimed
         self.deadline = claimed + lease_s
         """When the lease ends, by the monotonic clock, if nobody extends it."""
         self.asked_s: float | None = None
@@ -60,7 +62,7 @@ class Held:
         self.asked_to_cancel = False
         """Somebody cancelled the job."""
         self.overdue = False
-        """Past its timeout in a thread, which nobody can end: its lease is left to run out."""
+        """Past its timeout, and nobody can end it: its lease is left to run out."""
         self.lost = False
         """The lease is gone, or has been given back: whatever the handler still does, nothing is settled."""
         self.reported: Progress | None = None

@@ -59,6 +59,8 @@ class Lane:
         self.running: set[Held] = set()
         self.begun = monotonic()
         """When a slot last began a job."""
+        self.loop_is_silent = False
+        """The event loop does not answer: what waits for it goes back."""
         self.asked = 0
         """Jobs that claimers are asking the store for just now."""
         self.pace = Pace()
@@ -92,7 +94,10 @@ class Lane:
         return len(self.ready) + len(self.ready_async) + len(self.running)
 
     def stuck(self) -> bool:
-        """Whether jobs wait here that other workers should have: every slot is busy with something long."""
+        """Whether jobs wait here that other workers should have: every slot is busy with something long,
+        or the event loop is."""
+        if self.loop_is_silent and self.ready_async:
+            return True
         return bool(self.ready or self.ready_async) and self._blocked()
 
     def _blocked(self) -> bool:

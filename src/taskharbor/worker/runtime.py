@@ -32,7 +32,7 @@ from taskharbor.worker.outage import Outage
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
 from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
-from taskharbor.worker.supervisor import when_orphaned
+from taskharbor.worker.supervisor import heed_parent
 from taskharbor.worker.tally import Tally
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Worker:
         self._allowance = Allowance(max_jobs)
         self._retention = retention
         self._fleet = fleet
-        self._stopping = threading.Event()
-        self._hurry = threading.Event()
+        self._stopping = _Flag()
+        self._hurry = _Flag()
         self._stopped = threading.Event()
         self._started = False
         self._parts_lock = threading.Lock()
@@ -106,11 +106,9 @@ class Worker:
 
     def run(self) -> Tally:
         """Work until told to stop, then finish in good order."""
-        restore = self._catch_signals()
-        when_orphaned(self._stopping.set)
+        restore = self._listen()
         try:
             self.start()
-            # Not a wait on the event: a signal handler that sets it could find its lock taken by this very thread.
             while not self._stopping.is_set() and not self._has_done_enough():
                 time.sleep(LOOK_S)
             self.stop()
@@ -120,7 +118,7 @@ class Worker:
 
     def drain(self) -> Tally:
         """Work until nothing is runnable any more. Jobs that are due later are left for later."""
-        restore = self._catch_signals()
+        restore = self._listen()
         try:
             self.start()
             while not self._stopping.is_set() and not self._has_done_enough() and not self._is_dry():
@@ -159,7 +157,7 @@ class Worker:
             allowance=self._allowance,
         )
         limits = getattr(driver, "limits", None) or Limits()
-        self._processes = Processes(limits)
+        self._processes = Processes(limits, self._stopping.is_set)
         executor = Executor(limits, self._processes)
         self._lanes = [Lane(queue, slots, self._batch) for queue, slots in self._slots.items()]
         self._threads = [ThreadSlots(lane, executor, driver.now) for lane in self._lanes]
@@ -308,13 +306,17 @@ class Worker:
             log.warning("%d jobs could not be given back, and run again when their leases end: %s", len(left), error)
         self._crew.registry.remove(list(left))
 
-    def _catch_signals(self) -> Callable[[], None]:
-        """The first SIGTERM or Ctrl-C stops in good order, the second at once. Only the main thread gets signals."""
+    def _listen(self) -> Callable[[], None]:
+        """The first SIGTERM or Ctrl-C stops in good order, the second at once. Only the main thread gets signals.
+
+        A process of several hears from its parent how urgent it is: it may get the signals of the parent as well.
+        """
+        supervised = heed_parent(self._stopping.set, self.hurry)
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
 
         def stop(number: int, frame: FrameType | None) -> None:
-            if self._stopping.is_set():
+            if self._stopping.is_set() and not supervised:
                 self._hurry.set()
             self._stopping.set()
 
@@ -325,6 +327,19 @@ class Worker:
                 signal.signal(name, handler)
 
         return restore
+
+
+class _Flag:
+    """An event that nobody waits for. Having no lock, it may be set where a signal comes in the midst of setting it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
 
 
 def _worker_name() -> str:

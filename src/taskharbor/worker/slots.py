@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import Context as Variables
 from datetime import datetime
 from typing import Final
 
-from taskharbor.worker.executor import Executor, failed
+from taskharbor.core.outcome import Released
+from taskharbor.worker.executor import Executor, failed, stopped
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
+from taskharbor.worker.logs import job_fields
+from taskharbor.worker.watchdog import Watchdog
 
 STEP_S: Final = 0.005
 """A coroutine slot whose handlers never wait lets the loop have a turn this often."""
@@ -30,18 +34,25 @@ class ThreadSlots:
         self._now = now
         self._stopped = False
         self._threads: list[threading.Thread] = []
+        self._numbers = itertools.count()
 
     def start(self) -> None:
         self._lane.start_thread = self._add
 
     def _add(self) -> None:
         """Called with the lane's lock held."""
+        if len(self._threads) >= self._lane.slots:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) < self._lane.slots:
-            name = f"taskharbor-{self._lane.queue}-{len(self._threads)}"
+            name = f"taskharbor-{self._lane.queue}-{next(self._numbers)}"
             # Daemons, because a handler that never ends must not keep the process from ending.
             thread = threading.Thread(target=self._loop, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # of the system's bounds; who waits for a job takes it all the same
+                log.warning("no thread for queue %s: %s", self._lane.queue, error)
+            else:
+                self._threads.append(thread)
 
     def stop(self) -> None:
         """Idle threads end at once, busy ones behind their job."""
@@ -49,29 +60,39 @@ class ThreadSlots:
         self._lane.stop()
 
     def _loop(self) -> None:
-        lane, ready = self._lane, self._lane.ready
-        while lane.wait_for_turn(lambda: self._stopped):
-            since = time.monotonic()
+        while self._lane.wait_for_turn(lambda: self._stopped):
             try:
-                while not lane.others_wait(threads=True, since=since):
-                    try:
-                        held = ready.popleft()
-                    except IndexError:
-                        break
-                    self._run(held)
-            finally:
-                lane.end_turn()
+                self._turn()
+            except BaseException as error:  # thrown into the thread from outside: nothing here raises
+                log.warning("a slot of queue %s failed and goes on (%s)", self._lane.queue, type(error).__name__)
+
+    def _turn(self) -> None:
+        lane, ready = self._lane, self._lane.ready
+        since = time.monotonic()
+        try:
+            while not lane.others_wait(threads=True, since=since):
+                try:
+                    held = ready.popleft()
+                except IndexError:
+                    break
+                self._run(held)
+        finally:
+            lane.end_turn()
 
     def _run(self, held: Held) -> None:
         if not self._lane.begin(held):
             return
-        held.started_at = self._now()
         try:
-            held.ending = self._executor.run(held)
+            now = self._now()
+            if _is_expired(held, now):
+                held.ending = Released()
+            else:
+                held.started_at = now
+                held.ending = self._executor.run(held)
         except BaseException as error:  # the executor's own failure must not cost the slot
-            log.exception("a slot failed")
-            held.ending = failed(error)
-        self._lane.end(held)
+            _note_failure(held, error)
+        finally:
+            self._lane.end(held)
 
 
 class CoroutineSlots:
@@ -82,29 +103,37 @@ class CoroutineSlots:
         self._now = now
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watchdog = Watchdog()
 
     def start(self) -> None:
         started = threading.Event()
 
         def main() -> None:
             with asyncio.Runner() as runner:
-                self._loop = runner.get_loop()
-                self._loop.call_soon(started.set)
-                self._loop.run_forever()
+                self._loop = loop = runner.get_loop()
+                loop.call_soon(started.set)
+                while not self._stopping:
+                    _run_on(loop)
                 for task in self._tasks:
                     task.cancel()
 
         self._thread = threading.Thread(target=main, name="taskharbor-loop", daemon=True)
         self._thread.start()
         started.wait()
+        assert self._loop is not None
+        self._watchdog.start(self._loop)
 
     def serve(self, lane: Lane) -> None:
         loop = self._loop
         assert loop is not None
         lane.start_async = lambda: _call(loop, lambda: self._spread(lane))
+        self._watchdog.lanes.append(lane)
 
     def stop(self) -> None:
+        self._stopping = True
+        self._watchdog.stop()
         loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             _call(loop, loop.stop)
@@ -115,50 +144,84 @@ class CoroutineSlots:
         for _ in range(len(lane.ready_async)):
             if not lane.try_turn():
                 return
-            task = asyncio.get_running_loop().create_task(self._slot(lane))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._add(lane, time.monotonic())
 
-    async def _slot(self, lane: Lane) -> None:
+    def _add(self, lane: Lane, since: float) -> None:
+        """A slot that has a permit since then."""
+        variables = Variables()  # an empty one: whoever called may have set some
+        slot = self._slot(lane, since, variables)
+        task = asyncio.get_running_loop().create_task(slot, context=variables)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _slot(self, lane: Lane, since: float, variables: Variables) -> None:
         ready = lane.ready_async
-        since = step = time.monotonic()
+        step = time.monotonic()
+        task = asyncio.current_task()
+        assert task is not None
+        followed = False
         try:
             while not lane.others_wait(threads=False, since=since):
                 try:
                     held = ready.popleft()
                 except IndexError:
                     break
-                await self._run(lane, held)
+                await self._run(lane, held, task)
+                if len(variables) or task.cancelling():
+                    # The handler has left something in the task that the next job must not find: a variable, or a
+                    # cancel that came too late for it. A new task has the permit from here on.
+                    if not self._stopping:
+                        self._add(lane, since)
+                        followed = True
+                    break
                 if time.monotonic() - step > STEP_S:
                     await asyncio.sleep(0)
                     step = time.monotonic()
         finally:
-            lane.end_turn()
+            if not followed:
+                lane.end_turn()
 
-    async def _run(self, lane: Lane, held: Held) -> None:
-        task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        assert task is not None
+    async def _run(self, lane: Lane, held: Held, task: asyncio.Task[None]) -> None:
         if not lane.begin(held):
             return
-        held.started_at = self._now()
-        held.abort = lambda: _call(loop, lambda: task.cancel() if held.ending is None else None)
         try:
+            now = self._now()
+            if _is_expired(held, now):
+                held.ending = Released()
+                return
+            loop = task.get_loop()
+            held.abort = lambda: _call(loop, lambda: task.cancel() if held.ending is None else None)
             if held.cancelled:  # before there was anything to abort
-                task.cancel()
+                held.ending = stopped(held)
+                return
+            held.started_at = now
             held.ending = await self._executor.arun(held)
-        except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                log.exception("a slot failed")
-            held.ending = failed(error)
-        held.abort = None
-        lane.end(held)
-        if held.cancelled:
-            # The slot goes on with the next job. A cancel that came too late for this one must not reach that.
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            while task.cancelling():
-                task.uncancel()
+        except BaseException as error:  # as for threads
+            _note_failure(held, error)
+        finally:
+            held.abort = None
+            lane.end(held)
+
+
+def _is_expired(held: Held, now: datetime) -> bool:
+    """Whether it is too late to begin. The store, to which the job goes back, says so to everybody else."""
+    expires_at = held.job.expires_at
+    return expires_at is not None and expires_at <= now
+
+
+def _note_failure(held: Held, error: BaseException) -> None:
+    held.ending = failed(error)
+    # Not the text of the error, which may quote the payload.
+    log.error("a slot failed to run %s (%s)", held.job.type, type(error).__name__, extra=job_fields(held.job))
+
+
+def _run_on(loop: asyncio.AbstractEventLoop) -> None:
+    """Until the loop is stopped, or a handler ends it: by `loop.stop()`, or by an exit in a task of its own, which
+    asyncio lets through. Nothing that waits in the loop is lost, so that it can simply go on."""
+    try:
+        loop.run_forever()
+    except (SystemExit, KeyboardInterrupt) as error:
+        log.warning("a task of a handler raised %s, which ends that task only", type(error).__name__)
 
 
 def _call(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

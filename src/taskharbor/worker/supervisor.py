@@ -1,7 +1,12 @@
-"""Several worker processes under one parent: starts them, starts them again when they crash, stops them together."""
+"""Several worker processes under one parent: starts them, starts them again when they crash, stops them together.
+
+The parent speaks to its children over their standard input: a line `stop`, a line `hurry`. A signal says `stop` to a
+child, however often it comes, because a service manager may send it to parent and children alike.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -21,6 +26,9 @@ LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
 """A child that ran this long has not crashed at its start: its pauses begin anew."""
 LOOK_S: Final = 0.05
+WRONG_USAGE: Final = 2
+"""The exit code of a worker that cannot be started like this, today or tomorrow."""
+WORDS: Final = (b"stop\n", b"hurry\n")
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -48,6 +56,10 @@ class Supervisor:
                 time.sleep(LOOK_S)
                 for place in self._crew:
                     self._look_after(place)
+                    place.tell(self._signals)
+                if all(place.is_refused for place in self._crew):
+                    log.error("every worker process ended with a usage error: none is started again")
+                    return WRONG_USAGE
         finally:
             for place in self._crew:
                 place.kill()
@@ -55,13 +67,15 @@ class Supervisor:
         return 0 if all(place.code == 0 for place in self._crew) else 1
 
     def _start(self, place: _Place) -> None:
-        # A group of its own, so that a Ctrl-C reaches the parent alone, which passes on one signal and not two. The
-        # pipe tells the child when the parent is gone, however it went.
+        # A group of its own, so that a Ctrl-C reaches the parent alone. The pipe also tells the child when the parent
+        # is gone, however it went.
         environment = {**os.environ, SUPERVISED: "1"}
-        place.process = subprocess.Popen(self._words, stdin=subprocess.PIPE, process_group=0, env=environment)
+        place.process = subprocess.Popen(
+            self._words, stdin=subprocess.PIPE, bufsize=0, process_group=0, env=environment
+        )
         place.started = time.monotonic()
-        if self._signals:  # one that came while the process was being made, and did not reach it
-            place.process.send_signal(signal.SIGTERM)
+        place.told = 0
+        place.is_refused = False
 
     def _look_after(self, place: _Place) -> None:
         if place.process is None:
@@ -71,17 +85,18 @@ class Supervisor:
                 place.is_open = False
                 place.code = 0  # it was to be started again, and need not be any more
             return
-        code = place.process.poll()
+        code = place.leave()
         if code is None:
             return
-        place.process = None
         # One that ended of the signal itself had not begun to work.
-        place.code = 0 if self._signals and code == -signal.SIGTERM else code
+        place.code = 0 if self._signals and -code in (signal.SIGTERM, signal.SIGINT) else code
         if code == 0 or self._signals:
             place.is_open = False
             return
         if time.monotonic() - place.started > STEADY_S:
             place.pause_s = FIRST_PAUSE_S
+        elif code == WRONG_USAGE:
+            place.is_refused = True
         log.error("worker process %d ended with %d: starting it again in %.1f s", place.number, code, place.pause_s)
         place.start_at = time.monotonic() + place.pause_s
         place.pause_s = min(LONGEST_PAUSE_S, place.pause_s * 2)
@@ -90,13 +105,10 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
 
-        def pass_on(number: int, frame: FrameType | None) -> None:
+        def count(number: int, frame: FrameType | None) -> None:
             self._signals += 1
-            for place in self._crew:
-                if place.process is not None and place.process.poll() is None:
-                    place.process.send_signal(signal.SIGTERM)
 
-        before = {name: signal.signal(name, pass_on) for name in (signal.SIGTERM, signal.SIGINT)}
+        before = {name: signal.signal(name, count) for name in (signal.SIGTERM, signal.SIGINT)}
 
         def restore() -> None:
             for name, handler in before.items():
@@ -116,21 +128,50 @@ class _Place:
         self.started = 0.0
         self.start_at = 0.0
         self.pause_s = FIRST_PAUSE_S
+        self.told = 0
+        self.is_refused = False
+        """It ended at its start with a usage error, and has not been started again."""
+
+    def tell(self, signals: int) -> None:
+        """Pass on what the parent was told: the first signal as `stop`, the second as `hurry`."""
+        if self.process is None or self.process.stdin is None:
+            return
+        while self.told < min(signals, len(WORDS)):
+            with contextlib.suppress(OSError):  # it has just ended
+                self.process.stdin.write(WORDS[self.told])
+            # And a signal, which ends one that does not listen yet because it is still being started.
+            self.process.send_signal(signal.SIGTERM)
+            self.told += 1
+
+    def leave(self) -> int | None:
+        """The exit code, if the process has ended; then the place is free."""
+        code = None if self.process is None else self.process.poll()
+        if code is not None and self.process is not None:
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+            self.process = None
+        return code
 
     def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None:
             self.process.kill()
             self.process.wait()
+            self.leave()
 
 
-def when_orphaned(stop: Callable[[], None]) -> None:
-    """In a child: call `stop` when the parent is gone."""
-    if os.environ.get(SUPERVISED) != "1":
-        return
+def heed_parent(stop: Callable[[], None], hurry: Callable[[], None]) -> bool:
+    """In a child: do what the parent says, and stop when it is gone. False in a process that has no such parent."""
+    # Taken out of the environment: programs that handlers start have parents of their own.
+    if os.environ.pop(SUPERVISED, None) != "1":
+        return False
 
-    def watch() -> None:
-        while os.read(0, 1024):
-            pass
+    def listen() -> None:
+        heard = b""
+        while said := os.read(0, 1024):
+            *lines, heard = (heard + said).split(b"\n")
+            for line in lines:
+                (hurry if line + b"\n" == WORDS[1] else stop)()
         stop()
 
-    threading.Thread(target=watch, name="taskharbor-parent", daemon=True).start()
+    threading.Thread(target=listen, name="taskharbor-parent", daemon=True).start()
+    return True

@@ -65,6 +65,13 @@ def suicide(context: Context) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@harbor.task(pool="process", max_attempts=1)
+def pgated(context: Context) -> None:
+    note("begin", context)
+    while not (DIRECTORY / "go").exists():
+        time.sleep(0.005)
+
+
 @harbor.task(pool="process")
 def heavy(context: Context) -> None:
     note("begin", context)
