@@ -69,7 +69,7 @@ $(VENV)/.bare: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing the test tools"
-	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql]'
+	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql,spark]'
 	@touch $@ $(VENV)/.bare
 
 $(VENV)/.bench: $(VENV)/.dev

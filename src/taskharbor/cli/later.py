@@ -1,4 +1,4 @@
-"""Verbs whose rooms are still being built: they say which extra they will come with."""
+"""Verbs whose rooms are still being built: they say so, and nothing that can be installed would change it."""
 
 from __future__ import annotations
 
@@ -13,33 +13,23 @@ from taskharbor.cli.values import positive
 class _Later(NamedTuple):
     name: str
     help: str
-    extra: str
     example: str
     actions: tuple[str, ...] = ()
 
 
 _VERBS: Final = (
-    _Later("serve", "the REST API and the dashboard", "web", "serve --port 8080"),
-    _Later("token", "who may use the REST API", "web", "token create", ("create", "list", "revoke")),
-    _Later(
-        "pipeline",
-        "history to a lake and back, with Spark",
-        "spark",
-        "pipeline run",
-        ("run", "report", "triage", "archive", "import", "load", "work", "status"),
-    ),
+    _Later("serve", "the REST API and the dashboard", "serve --port 8080"),
+    _Later("token", "who may use the REST API", "token create", ("create", "list", "revoke")),
 )
 
 
 def add_to(verbs: Verbs) -> None:
     for verb in _VERBS:
         description = (
-            f"{verb.help[0].upper()}{verb.help[1:]}. Not in this release yet; it comes with an extra:\n"
-            f"pip install 'taskharbor[{verb.extra}]'\n\nexamples:\n  taskharbor {verb.example}\n"
+            f"{verb.help[0].upper()}{verb.help[1:]}. Not in this release yet.\n\n"
+            f"examples:\n  taskharbor {verb.example}\n"
         )
-        parser = add_verb(
-            verbs, verb.name, help=f"{verb.help} (extra: {verb.extra}; not here yet)", description=description
-        )
+        parser = add_verb(verbs, verb.name, help=f"{verb.help} (not here yet)", description=description)
         if verb.actions:
             parser.add_argument("action", choices=verb.actions)
             parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -51,9 +41,5 @@ def add_to(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     verb: _Later = arguments.verb
-    print(
-        f"taskharbor: {verb.name} is not in this release yet; it comes with an extra: "
-        f"pip install 'taskharbor[{verb.extra}]'",
-        file=sys.stderr,
-    )
+    print(f"taskharbor: {verb.name} is not in this release yet: there is no extra that brings it", file=sys.stderr)
     return 1

@@ -172,6 +172,40 @@ CREATE TABLE IF NOT EXISTS th_schedules (
   updated_at    DATETIME(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */;
 
+-- Jobs on their way in: executors of a data pipeline stage them here, and the load is published in one transaction.
+-- `run` and `attempt` are numbers that stand for the load and for the attempt of a task. What is null is the same for
+-- all jobs of the load. A row with a reason is no job but a refused row.
+CREATE TABLE IF NOT EXISTS th_staged (
+  run             BIGINT NOT NULL,
+  attempt         BIGINT NOT NULL,
+  staged_at       DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+  id              VARCHAR(64) NULL,
+  type            VARCHAR(255) NULL,
+  queue           VARCHAR(255) NULL,
+  tenant_id       VARCHAR(64) NULL,
+  priority        INT NULL,
+  run_at          DATETIME(6) NULL,
+  expires_at      DATETIME(6) NULL,
+  timeout_nanos   BIGINT NULL,
+  max_attempts    INT NULL,
+  meta            TEXT NULL,
+  idempotency_key VARCHAR(255) NULL,
+  dedupe_scope    VARCHAR(128) NULL,
+  payload         LONGBLOB NOT NULL,
+  reject_reason   TEXT NULL,
+  INDEX th_staged_run (run, attempt)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */;
+
+-- One row for each load that was published, written in the transaction that published it.
+CREATE TABLE IF NOT EXISTS th_loads (
+  run_id       VARCHAR(255) NOT NULL PRIMARY KEY,
+  rows_in      BIGINT NOT NULL DEFAULT 0,
+  published    BIGINT NOT NULL DEFAULT 0,
+  duplicates   BIGINT NOT NULL DEFAULT 0,
+  rejected     BIGINT NOT NULL DEFAULT 0,
+  published_at DATETIME(6) NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */;
+
 CREATE TABLE IF NOT EXISTS th_meta (
   name  VARCHAR(64) NOT NULL PRIMARY KEY,
   value TEXT NOT NULL

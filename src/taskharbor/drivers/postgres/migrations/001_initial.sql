@@ -160,6 +160,40 @@ CREATE TABLE th_schedules (
   updated_at    TIMESTAMPTZ NOT NULL
 );
 
+-- Jobs on their way in: executors of a data pipeline stage them here, and the load is published in one transaction.
+-- Not logged and without indexes, because it is written once and read once; what a crash of the server takes away is
+-- noticed before anything is published. `run` and `attempt` are numbers that stand for the load and for the attempt
+-- of a task. What is null is the same for all jobs of the load. A row with a reason is no job but a refused row.
+CREATE UNLOGGED TABLE th_staged (
+  run             BIGINT NOT NULL,
+  attempt         BIGINT NOT NULL,
+  staged_at       TIMESTAMPTZ NOT NULL DEFAULT now(),
+  run_at          TIMESTAMPTZ NULL,
+  expires_at      TIMESTAMPTZ NULL,
+  timeout_nanos   BIGINT NULL,
+  priority        INT NULL,
+  max_attempts    INT NULL,
+  id              TEXT COLLATE "C" NULL,
+  type            TEXT COLLATE "C" NULL,
+  queue           TEXT COLLATE "C" NULL,
+  tenant_id       TEXT COLLATE "C" NULL,
+  idempotency_key TEXT COLLATE "C" NULL,
+  dedupe_scope    TEXT COLLATE "C" NULL,
+  meta            TEXT NULL,
+  payload         BYTEA NOT NULL,
+  reject_reason   TEXT NULL
+);
+
+-- One row for each load that was published, written in the transaction that published it.
+CREATE TABLE th_loads (
+  run_id       TEXT COLLATE "C" PRIMARY KEY,
+  rows_in      BIGINT NOT NULL DEFAULT 0,
+  published    BIGINT NOT NULL DEFAULT 0,
+  duplicates   BIGINT NOT NULL DEFAULT 0,
+  rejected     BIGINT NOT NULL DEFAULT 0,
+  published_at TIMESTAMPTZ NOT NULL
+);
+
 CREATE TABLE th_meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL

@@ -151,6 +151,16 @@ CREATE TABLE th_schedules (
   updated_at    INTEGER NOT NULL
 );
 
+-- One row for each load of a data pipeline that was published, written in the transaction that published it.
+CREATE TABLE th_loads (
+  run_id       TEXT    NOT NULL PRIMARY KEY,
+  rows_in      INTEGER NOT NULL,
+  published    INTEGER NOT NULL,
+  duplicates   INTEGER NOT NULL,
+  rejected     INTEGER NOT NULL,
+  published_at INTEGER NOT NULL
+);
+
 CREATE TABLE th_meta (
   key   TEXT NOT NULL PRIMARY KEY,
   value TEXT NOT NULL

@@ -1,0 +1,1 @@
+DELETE FROM th_staged WHERE run = :run

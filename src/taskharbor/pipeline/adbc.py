@@ -1,0 +1,100 @@
+"""ADBC's connections to PostgreSQL, and its errors in our own words.
+
+A new connection costs ADBC a tenth of a second, because it asks for every type that the server knows. Spark's Python
+processes live on from task to task, so each of them may keep one connection for the next task.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from taskharbor.core.errors import MissingExtra, StoreError, StoreUnavailable, TaskHarborError
+
+KEPT_S: Final = 30.0
+"""A connection that rested longer is closed, not used: who knows what became of the server meanwhile."""
+_LOST: Final = ("could not connect", "connection to server", "server closed the connection", "terminating connection")
+
+
+class _Kept(NamedTuple):
+    url: str
+    connection: Any
+    process: int
+    since: float
+
+
+_kept: list[_Kept] = []
+"""At most one."""
+
+
+def connected(url: str) -> Any:
+    """A connection to the server of `url`: the one that was kept, if it is to the same, else a new one."""
+    while _kept:
+        found = _kept.pop()
+        if found.process != os.getpid():
+            continue  # of the process that this one was forked from, which goes on using it
+        fresh = time.monotonic() - found.since < KEPT_S
+        if found.url == url and fresh and _answers(found.connection):
+            return found.connection
+        _close(found.connection)
+    try:
+        from adbc_driver_postgresql import dbapi
+
+        from taskharbor.drivers.postgres.driver import _split_options
+    except ImportError as error:
+        raise MissingExtra(
+            f"Spark reads PostgreSQL with an extra that is missing ({error.name}): "
+            "pip install 'taskharbor[spark,postgres]'"
+        ) from None
+    address, _ = _split_options(url)
+    return dbapi.connect(address, autocommit=False)
+
+
+def give_back(url: str, connection: Any, *, keep: bool) -> None:
+    """Let go of a connection; `keep` it for the next one to ask if there is none yet."""
+    if keep and not _kept:
+        _kept.append(_Kept(url, connection, os.getpid(), time.monotonic()))
+    else:
+        _close(connection)
+
+
+def translated(error: Exception) -> TaskHarborError:
+    """What ADBC raised, as an error of our tree. libpq never puts the password into its messages."""
+    from taskharbor.drivers.postgres.errors import _known
+
+    known = _known(getattr(error, "sqlstate", None), error)
+    if known is not None:
+        return known
+    text = " ".join(str(error).split())
+    if "IO" in str(getattr(error, "status_code", "")) or any(sign in text for sign in _LOST):
+        return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
+    return StoreError(f"PostgreSQL: {text}")
+
+
+def _answers(connection: Any) -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchall()
+        connection.rollback()
+    except Exception:
+        return False  # whatever is wrong with it, another one is made
+    return True
+
+
+def _close(connection: Any) -> None:
+    with suppress(Exception):
+        connection.close()
+
+
+def _close_kept() -> None:
+    while _kept:
+        found = _kept.pop()
+        if found.process == os.getpid():
+            _close(found.connection)
+
+
+atexit.register(_close_kept)

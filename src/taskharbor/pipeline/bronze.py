@@ -1,0 +1,188 @@
+"""Bronze: the history feed as it came. A batch is a range of the feed, and its cursor is part of the batch's commit.
+
+Executors read their part of the range from the store and write it as Parquet at once, as Arrow all the way; Spark
+carries the names of the files. A task that is retried or speculated writes other files, and only those of the attempt
+that Spark took are committed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.pipeline import delta
+from taskharbor.pipeline.delta import DataFile
+from taskharbor.pipeline.lake import Lake
+from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY
+from taskharbor.pipeline.schemas import FEED, arrow
+from taskharbor.pipeline.store import PipelineStore, Range, open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+SMALL_ROWS: Final = 20_000
+"""Up to here, the driver reads the range by itself: that is quicker than to ask executors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step of the lake: the rows of the feed behind `after`, up to and with `upto`."""
+
+    store_id: str
+    number: int
+    after: str | None
+    upto: str
+    rows: int = 0
+
+
+def last_batch(lake: Lake, store_id: str) -> Batch | None:
+    """The last batch that bronze has. Its cursor comes from the commit, or from the plan once the log was cleaned."""
+    table = delta.open_table(lake, BRONZE_HISTORY)
+    number = table.transaction_version(delta.app_id(store_id))
+    if number is None:
+        return None
+    note = delta.last_note(table, store_id, number) or lake.read_json(_plan_name(store_id, number))
+    if not note:
+        raise _lost(lake, store_id, number)
+    return Batch(store_id, number, note["after"], note["upto"], note.get("rows", 0))
+
+
+def _lost(lake: Lake, store_id: str, number: int) -> Exception:
+    from taskharbor.pipeline.lake import LakeCorrupt
+
+    return LakeCorrupt(
+        f"the lake {lake.root} has lost the cursor of batch {number} of store {store_id}: "
+        "restore _taskharbor/plans from a backup"
+    )
+
+
+def tag_of(store_id: str, number: int) -> str:
+    """How the directories of a batch begin, in every table."""
+    return f"b{number:09d}-{uuid.uuid5(uuid.NAMESPACE_OID, store_id).hex[:8]}"
+
+
+def new_tag(store_id: str, number: int) -> str:
+    return f"{tag_of(store_id, number)}-{uuid.uuid4().hex[:12]}"
+
+
+def files_of_batch(lake: Lake, spec: Any, store_id: str, number: int) -> list[DataFile]:
+    """What a batch added to a table. Upkeep merges files only when no batch is under way, so they are still there."""
+    start = tag_of(store_id, number) + "-"
+    return [each for each in delta.files_of(delta.open_table(lake, spec), spec) if each.path.startswith(start)]
+
+
+def _plan_name(store_id: str, number: int) -> str:
+    return f"plans/{tag_of(store_id, number)}.json"
+
+
+def plan(
+    store: PipelineStore, last: Batch | None, max_rows: int, frontier: str | None = None
+) -> tuple[Batch, str] | None:
+    """The next batch and the frontier that it was planned with; None if nothing is there before that.
+
+    The batch's end is fixed, however long reading it takes.
+    """
+    after = last.upto if last else None
+    frontier = frontier or store.frontier()
+    if store.order_of(frontier) <= store.order_of(after):
+        return None
+    upto = store.ahead(after, frontier, max_rows)
+    return Batch(store.store_id, (last.number if last else 0) + 1, after, upto), frontier
+
+
+def ingest(spark: SparkSession, lake: Lake, store: PipelineStore, url: str, batch: Batch, run_id: str) -> Batch | None:
+    """Bring the batch to bronze, in one commit with its cursor. None if there is no row: nothing changes then."""
+    tag = new_tag(batch.store_id, batch.number)
+    small = store.kind == "json" or store.ahead(batch.after, batch.upto, SMALL_ROWS) == batch.upto
+    root = str(lake.path(BRONZE_HISTORY))
+    if small:
+        files = write_ranges(store, [(batch.after, batch.upto)], root, tag)
+    else:
+        parts = max(2, spark.sparkContext.defaultParallelism) * 2
+        files = _write_by_executors(spark, url, store.split(batch.after, batch.upto, parts), root, tag)
+    rows = sum(each.rows for each in files)
+    if not rows:
+        return None
+    done = Batch(batch.store_id, batch.number, batch.after, batch.upto, rows)
+    note = {**asdict(done), "run_id": run_id}
+    lake.write_json(_plan_name(batch.store_id, batch.number), note)
+    delta.commit(lake, BRONZE_HISTORY, files, store_id=batch.store_id, batch=batch.number, note=note)
+    return done
+
+
+def forget_plans(lake: Lake, batch: Batch, kept: int = 100) -> None:
+    """Plans of batches long past."""
+    (lake.home / _plan_name(batch.store_id, batch.number - kept)).unlink(missing_ok=True)
+
+
+def _write_by_executors(spark: SparkSession, url: str, ranges: Sequence[Range], root: str, tag: str) -> list[DataFile]:
+    numbered = [(place, after, upto) for place, (after, upto) in enumerate(ranges)]
+    if not numbered:
+        return []
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs on executors."""
+        import pyarrow as pa
+
+        ours = [(row["after"], row["upto"]) for batch in batches for row in batch.to_pylist()]
+        with open_store(url) as store:
+            files = write_ranges(store, ours, root, tag)
+        described = [
+            {"path": each.path, "size": each.size, "rows": each.rows, "day": each.values["day"], "s": each.statistics}
+            for each in files
+        ]
+        yield pa.RecordBatch.from_pylist(described, schema=_FILE())
+
+    asked = spark.createDataFrame(numbered, "place int, after string, upto string")
+    spread = asked.repartitionByRange(len(numbered), "place")
+    answer = spread.mapInArrow(write, "path string, size long, rows long, day string, s string").collect()
+    return [DataFile(row["path"], row["size"], row["rows"], (("day", row["day"]),), row["s"]) for row in answer]
+
+
+def _FILE() -> pa.Schema:  # noqa: N802
+    import pyarrow as pa
+
+    return pa.schema(
+        [("path", pa.string()), ("size", pa.int64()), ("rows", pa.int64()), ("day", pa.string()), ("s", pa.string())]
+    )
+
+
+def write_ranges(store: PipelineStore, ranges: Sequence[Range], root: str, tag: str) -> list[DataFile]:
+    """Ranges of the feed as Parquet files, one for each day."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    ingested_at = datetime.now(UTC)
+    columns = [field.name for field in FEED.fields]
+    schema = arrow(FEED).append(pa.field("ingested_at", pa.timestamp("us", tz="UTC")))
+    writers: dict[str, pq.ParquetWriter] = {}
+    paths: dict[str, Path] = {}
+    try:
+        for after, upto in ranges:
+            for batch in store.read_history(after, upto, columns):
+                rows = pa.Table.from_batches([batch]).append_column(
+                    schema.field("ingested_at"),
+                    pa.repeat(pa.scalar(ingested_at, schema.field("ingested_at").type), len(batch)),
+                )
+                days = pc.cast(pc.floor_temporal(rows["at"], unit="day"), pa.date32())
+                for day in pc.unique(days).to_pylist():
+                    part = (
+                        rows if len(pc.unique(days)) == 1 else rows.filter(pc.equal(days, pa.scalar(day, pa.date32())))
+                    )
+                    name = day.isoformat()
+                    if name not in writers:
+                        path = Path(root) / tag / f"day={name}" / f"part-{uuid.uuid4().hex[:12]}.parquet"
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        paths[name] = path
+                        writers[name] = pq.ParquetWriter(path, schema, compression="zstd")
+                    writers[name].write_table(part.cast(schema))
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return [delta.described(Path(root), path, BRONZE_HISTORY) for path in paths.values()]

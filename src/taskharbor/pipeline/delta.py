@@ -1,0 +1,310 @@
+"""Delta tables: Spark writes Parquet below the table, and one commit of delta-rs makes the files part of it.
+
+A commit carries the application transaction `taskharbor:<store id>` with the number of the batch, so what a table has
+taken in is part of the table, and taking in the same batch again changes nothing. Files that a killed run left behind
+belong to no commit; nobody reads them, and `upkeep` removes them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+from taskharbor.pipeline.lake import Lake
+from taskharbor.pipeline.lake_schemas import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NOTE: Final = "taskharbor"
+"""The key of a commit's metadata below which we keep ours, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file below a table; `path` is relative to it."""
+
+    path: str
+    size: int
+    rows: int
+    partition: tuple[tuple[str, str | None], ...]
+    statistics: str = ""
+
+    @property
+    def values(self) -> dict[str, str | None]:
+        return dict(self.partition)
+
+
+def app_id(store_id: str) -> str:
+    return f"taskharbor:{store_id}"
+
+
+def commit_point(when: str, table: str, batch: int) -> None:
+    """Called right before and right after each commit. Tests put a death in its place."""
+
+
+# --- The table ---------------------------------------------------------------------------------------------------
+
+
+def ensure_table(lake: Lake, spec: TableSpec) -> None:
+    from deltalake import DeltaTable
+
+    path = lake.path(spec)
+    if (path / "_delta_log").exists() and DeltaTable.is_deltatable(str(path)):
+        return
+    DeltaTable.create(
+        str(path),
+        schema=_schema(spec),
+        partition_by=list(spec.partition_by),
+        mode="ignore",
+        name=spec.name,
+        configuration={"delta.checkpointInterval": "20"},
+    )
+
+
+def open_table(lake: Lake, spec: TableSpec) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(lake.path(spec)))
+
+
+def add_missing_columns(lake: Lake, spec: TableSpec) -> list[str]:
+    """Bring an older table's columns up to date; returns the names of what it lacked."""
+    from deltalake import Field, Schema
+
+    if not (lake.path(spec) / "_delta_log").exists():
+        return []
+    table = open_table(lake, spec)
+    known = {field.name for field in table.schema().fields}
+    wanted = Schema.from_json(spec.schema.json()).fields
+    missing: list[Field] = [field for field in wanted if field.name not in known]
+    if missing:
+        table.alter.add_columns(missing)
+    return [field.name for field in missing]
+
+
+def _schema(spec: TableSpec) -> Any:
+    from deltalake import Schema
+
+    return Schema.from_json(spec.schema.json())
+
+
+def batch_of(lake: Lake, spec: TableSpec, store_id: str) -> int:
+    """The last batch of the store that the table has taken in; 0 for none."""
+    return open_table(lake, spec).transaction_version(app_id(store_id)) or 0
+
+
+def last_note(table: DeltaTable, store_id: str, batch: int) -> dict[str, Any] | None:
+    """What the commit of that batch says of it, if the log still has the commit."""
+    for entry in table.history(limit=50):
+        note = entry.get(NOTE)
+        if note is None:
+            continue
+        found: dict[str, Any] = json.loads(note)
+        if found.get("store_id") == store_id and found.get("batch") == batch:
+            return found
+    return None
+
+
+def files_of(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
+    """The files that the table consists of."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = actions.column_names
+    paths = actions["path"].to_pylist()
+    sizes = actions["size_bytes"].to_pylist()
+    rows = actions["num_records"].to_pylist() if "num_records" in names else [None] * len(paths)
+    columns = {
+        name: actions[f"partition.{name}"].to_pylist() if f"partition.{name}" in names else [None] * len(paths)
+        for name in spec.partition_by
+    }
+    return [
+        DataFile(
+            unquote(path),
+            size,
+            count or 0,
+            tuple((name, _text(columns[name][at])) for name in spec.partition_by),
+        )
+        for at, (path, size, count) in enumerate(zip(paths, sizes, rows, strict=True))
+    ]
+
+
+def _text(value: object) -> str | None:
+    return value.isoformat() if isinstance(value, date) else None if value is None else str(value)
+
+
+# --- Reading -----------------------------------------------------------------------------------------------------
+
+
+FILE: Final = "_file"
+
+
+def frame(
+    spark: SparkSession, lake: Lake, spec: TableSpec, files: Sequence[DataFile], *, with_file: bool = False
+) -> DataFrame:
+    """Files of a table as Spark sees them. Partition columns come from the files' directories; `with_file` adds the
+    name of the file as `_file`."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if not files:
+        return spark.createDataFrame([], spec.schema)
+    inner = StructType([field for field in spec.schema.fields if field.name not in spec.partition_by])
+    # Looking files up recursively keeps Spark from taking a directory for a partition.
+    found = (
+        spark.read.schema(inner)
+        .option("recursiveFileLookup", "true")
+        .parquet(*(str(lake.path(spec) / each.path) for each in files))
+    )
+    columns: list[Column] = []
+    utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    for field in spec.schema.fields:
+        if field.name == "day" and spec.day_of and utc:
+            columns.append(F.to_date(spec.day_of).alias("day"))
+        elif field.name in spec.partition_by:
+            text = F.regexp_extract(F.col("_metadata.file_path"), f"/{field.name}=([^/]+)/", 1)
+            columns.append(text.cast(field.dataType).alias(field.name))
+        else:
+            columns.append(F.col(field.name))
+    if with_file:
+        columns.append(F.col("_metadata.file_path").alias(FILE))
+    rows = found.select(*columns)
+    # Rows in one partition are grouped without being moved, which is what a small batch wants.
+    return rows.coalesce(1) if spark.conf.get("spark.sql.shuffle.partitions") == "1" else rows
+
+
+def read(spark: SparkSession, path: str | Path, where: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
+    """Any Delta table whose partitions lie in directories named after them, or those of its partitions whose columns
+    have one of the values."""
+    from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
+
+    table = DeltaTable(str(path))
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    place = Path(path).absolute()
+    spec = TableSpec(place.name, schema, tuple(table.metadata().partition_columns))
+    return frame(spark, Lake(place.parent), spec, chosen(files_of(table, spec), where))
+
+
+def read_table(
+    spark: SparkSession, lake: Lake, spec: TableSpec, where: Mapping[str, Iterable[str]] | None = None
+) -> DataFrame:
+    """A table of the lake, or those of its partitions whose columns have one of the values."""
+    return frame(spark, lake, spec, chosen(files_of(open_table(lake, spec), spec), where))
+
+
+def chosen(files: Iterable[DataFile], where: Mapping[str, Iterable[str]] | None) -> list[DataFile]:
+    wanted = {name: set(values) for name, values in (where or {}).items()}
+    return [each for each in files if all(each.values[name] in values for name, values in wanted.items())]
+
+
+# --- Writing -----------------------------------------------------------------------------------------------------
+
+
+def write(frame: DataFrame, lake: Lake, spec: TableSpec, tag: str) -> list[DataFile]:
+    """Let executors write the rows below the table, in a directory of their own. No reader sees them yet."""
+    columns = [field.name for field in spec.schema.fields]
+    if frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1":
+        return write_arrow(frame.select(*columns).toArrow(), lake, spec, tag)
+    (
+        frame.select(*columns)
+        .write.mode("error")
+        .partitionBy(*spec.partition_by)
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        .option("compression", "zstd")
+        .parquet(str(lake.path(spec) / tag))
+    )
+    return written_files(lake.path(spec), tag, spec)
+
+
+def write_arrow(rows: Any, lake: Lake, spec: TableSpec, tag: str) -> list[DataFile]:
+    """The same for an Arrow table that is small and here already."""
+    import pyarrow.parquet as pq
+
+    files = []
+    for values, part in _by_partition(rows, spec):
+        relative = "/".join([tag, *(f"{name}={quote(value)}" for name, value in values), "part-0.parquet"])
+        target = lake.path(spec) / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(part, target, compression="zstd")
+        files.append(described(lake.path(spec), target, spec))
+    return files
+
+
+def _by_partition(rows: Any, spec: TableSpec) -> Iterable[tuple[list[tuple[str, str]], Any]]:
+    import pyarrow.compute as pc
+
+    inner = [field.name for field in spec.schema.fields if field.name not in spec.partition_by]
+    for key in rows.group_by(list(spec.partition_by)).aggregate([]).to_pylist():
+        mask = None
+        for name in spec.partition_by:
+            same = pc.equal(rows[name], key[name])
+            mask = same if mask is None else pc.and_(mask, same)
+        yield [(name, str(_text(key[name]))) for name in spec.partition_by], rows.filter(mask).select(inner)
+
+
+def written_files(root: Path, tag: str, spec: TableSpec) -> list[DataFile]:
+    found = (described(root, path, spec) for path in sorted((root / tag).rglob("*.parquet")))
+    return [each for each in found if each.rows]
+
+
+def described(root: Path, path: Path, spec: TableSpec) -> DataFile:
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    relative = path.relative_to(root).as_posix()
+    parts = dict(part.split("=", 1) for part in relative.split("/") if "=" in part)
+    partition = tuple((name, unquote(parts[name])) for name in spec.partition_by)
+    return DataFile(relative, path.stat().st_size, metadata.num_rows, partition, _statistics(metadata.num_rows))
+
+
+def _statistics(rows: int) -> str:
+    """The count alone. delta-rs takes a column for which a file names no least and greatest as one that no filter
+    fits, as soon as it names them for another; and not every column has them."""
+    return json.dumps({"numRecords": rows})
+
+
+def commit(
+    lake: Lake,
+    spec: TableSpec,
+    add: Sequence[DataFile],
+    *,
+    store_id: str,
+    batch: int,
+    remove: Sequence[DataFile] = (),
+    note: Mapping[str, Any] | None = None,
+    taken_in: bool = True,
+) -> int:
+    """One commit: files in, files out, the number of the batch, and what is to be known of it. Returns the version.
+
+    Without `taken_in` the table does not count the batch as one that it has.
+    """
+    from deltalake import CommitProperties, Transaction
+    from deltalake.transaction import AddAction, RemoveAction
+
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[Any] = [
+        AddAction(quote(each.path, safe="/=-._"), each.size, each.values, now_ms, True, each.statistics) for each in add
+    ]
+    actions += [RemoveAction(quote(each.path, safe="/=-._"), True, now_ms, each.size, each.values) for each in remove]
+    table = open_table(lake, spec)
+    kept = {"store_id": store_id, "batch": batch, **(note or {})}
+    transactions = [Transaction(app_id(store_id), batch)] if taken_in else None
+    commit_point("before", spec.name, batch)
+    table.create_write_transaction(
+        actions,
+        "append",
+        _schema(spec),
+        partition_by=list(spec.partition_by),
+        commit_properties=CommitProperties(custom_metadata={NOTE: json.dumps(kept)}, app_transactions=transactions),
+    )
+    commit_point("after", spec.name, batch)
+    return table.version()

@@ -1,0 +1,137 @@
+"""The door by which imported jobs enter a store: as they stand, with their history and their keys.
+
+A portion enters in one transaction. What is there already, live or in history, is passed over, so that an import can
+be run again. Nothing else in TaskHarbor writes jobs that did not begin here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.model import HistoryRow, Job
+from taskharbor.drivers.engine import EngineDriver
+from taskharbor.drivers.rows import fact_params, job_params, meta_to_text, timeout_to_nanos
+from taskharbor.drivers.state import KeyRecord
+from taskharbor.pipeline.imports.model import FINAL, Imported
+
+
+class Entered(NamedTuple):
+    """Ids that were there, and ids of jobs whose key belonged to another job: those came in without."""
+
+    known: set[str]
+    without_key: set[str]
+
+
+def open_door(driver: Driver) -> Door:
+    if isinstance(driver, EngineDriver):
+        return EngineDoor(driver)
+    module = type(driver).__module__
+    if module.startswith("taskharbor.drivers.postgres"):
+        from taskharbor.pipeline.imports.door_sql import PostgresDoor
+
+        return PostgresDoor(driver)
+    if module.startswith("taskharbor.drivers.mysql"):
+        from taskharbor.pipeline.imports.door_sql import MysqlDoor
+
+        return MysqlDoor(driver)
+    if module.startswith("taskharbor.drivers.sqlite"):
+        from taskharbor.pipeline.imports.door_sql import SqliteDoor
+
+        return SqliteDoor(driver)
+    raise InvalidInput(f"{type(driver).__name__} has no door for imports: import into one of the built-in stores")
+
+
+class Door(ABC):
+    @abstractmethod
+    def enter(self, portion: Sequence[Imported]) -> Entered:
+        """Keep the jobs that are new, each with its facts and its key, all of them or none."""
+
+    @abstractmethod
+    def known(self, portion: Sequence[Imported]) -> set[str]:
+        """The ids that are there already, for a dry run."""
+
+
+class EngineDoor(Door):
+    """Into the in-process engine, which the JSON store runs on."""
+
+    def __init__(self, driver: EngineDriver) -> None:
+        self._driver = driver
+
+    def known(self, portion: Sequence[Imported]) -> set[str]:
+        with self._driver._reading() as state:
+            return {item.job.id for item in portion if self._is_known(state, item.job.id)}
+
+    @staticmethod
+    def _is_known(state: Any, id: str) -> bool:
+        return id in state.jobs or id in state.finished or id in state.sequences_of
+
+    def enter(self, portion: Sequence[Imported]) -> Entered:
+        known: set[str] = set()
+        without: set[str] = set()
+        with self._driver._writing() as state:
+            for given in portion:
+                item, job = given, given.job
+                if self._is_known(state, job.id):
+                    known.add(job.id)
+                    continue
+                if job.idempotency_key is not None:
+                    place = (job.dedupe_scope, job.idempotency_key)
+                    if place in state.keys:
+                        without.add(job.id)
+                        item = keyless(item)
+                        job = item.job
+                    else:
+                        state.put("keys", place, KeyRecord(job.id, payload_hash(job), None))
+                state.put("finished" if job.status in FINAL else "jobs", job.id, job)
+                for fact in item.facts:
+                    state.record(fact)
+        return Entered(known, without)
+
+
+def keyless(item: Imported) -> Imported:
+    """The job without its key, which another job has; the key is still to be read in its meta."""
+    meta = {**item.job.meta, "imported.key": item.job.idempotency_key or ""}
+    job = item.job._replace(idempotency_key=None, dedupe_scope=None, meta=meta)
+    facts: list[HistoryRow] = [_with_job(fact, job) for fact in item.facts]
+    return Imported(job, facts, item.unique)
+
+
+def _with_job(fact: HistoryRow, job: Job) -> HistoryRow:
+    if fact.job is None:
+        return fact
+    return replace(fact, job=fact.job._replace(idempotency_key=None, dedupe_scope=None, meta=job.meta))
+
+
+def payload_hash(job: Job) -> str:
+    return sha256(job.payload).hexdigest()
+
+
+def live_params(job: Job) -> dict[str, Any]:
+    """Every column of a live job, by name."""
+    return {
+        **job_params(job),
+        "type": job.type,
+        "queue": job.queue,
+        "tenant_id": job.tenant_id,
+        "payload": job.payload,
+        "meta": meta_to_text(job.meta),
+        "priority": job.priority,
+        "expires_at": job.expires_at,
+        "timeout_nanos": timeout_to_nanos(job.timeout),
+        "max_attempts": job.max_attempts,
+        "deliveries": job.deliveries,
+        "created_at": job.created_at,
+        "idempotency_key": job.idempotency_key,
+        "dedupe_scope": job.dedupe_scope,
+        "payload_hash": payload_hash(job),
+        "key_expires_at": None,
+    }
+
+
+__all__ = ["Door", "EngineDoor", "Entered", "fact_params", "keyless", "live_params", "open_door", "payload_hash"]

@@ -1,0 +1,131 @@
+"""The door of each SQL store. The statements are beside those of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from taskharbor.core.ids import new_tokens
+from taskharbor.drivers.mysql.values import list_literal, sql_time
+from taskharbor.drivers.sqlite.records import in_micros
+from taskharbor.pipeline.imports.door import Door, Entered, fact_params, keyless, live_params
+from taskharbor.pipeline.imports.model import FINAL, Imported
+
+
+class PostgresDoor(Door):
+    def __init__(self, driver: Any) -> None:
+        self._session = driver._session
+
+    def known(self, portion: Sequence[Imported]) -> set[str]:
+        ids = [item.job.id for item in portion]
+        return {row[0] for row in self._session.run("known_ids", {"ids": ids})}
+
+    def enter(self, portion: Sequence[Imported]) -> Entered:
+        def work(connection: Any) -> Entered:
+            ids = [item.job.id for item in portion]
+            known = {row[0] for row in self._session.on(connection, "known_ids", {"ids": ids})}
+            without: set[str] = set()
+            for given in portion:
+                item = given
+                if item.job.id in known:
+                    continue
+                params = live_params(item.job)
+                if item.job.idempotency_key is not None and not self._session.on(connection, "take_key", params):
+                    without.add(item.job.id)
+                    item = keyless(item)
+                    params = live_params(item.job)
+                if item.job.status not in FINAL:
+                    self._session.on(connection, "import_job", params)
+                for fact in item.facts:
+                    self._session.on(connection, "insert_fact", fact_params(fact))
+            return Entered(known, without)
+
+        entered: Entered = self._session.in_transaction(work)
+        return entered
+
+
+class SqliteDoor(Door):
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def known(self, portion: Sequence[Imported]) -> set[str]:
+        with self._driver._reading() as connection:
+            return self._known(connection, portion)
+
+    def _known(self, connection: Any, portion: Sequence[Imported]) -> set[str]:
+        statement = self._driver._sql["known_ids"]
+        ids = [item.job.id for item in portion]
+        return {id for id in ids if connection.execute(statement, {"id": id}).fetchone()}
+
+    def enter(self, portion: Sequence[Imported]) -> Entered:
+        sql = self._driver._sql
+        without: set[str] = set()
+        with self._driver._writing() as connection:
+            known = self._known(connection, portion)
+            for given in portion:
+                item = given
+                if item.job.id in known:
+                    continue
+                params = in_micros(live_params(item.job))
+                keyed = item.job.idempotency_key is not None
+                if keyed and connection.execute(sql["take_key"], params).fetchone() is None:
+                    without.add(item.job.id)
+                    item = keyless(item)
+                    params = in_micros(live_params(item.job))
+                if item.job.status not in FINAL:
+                    connection.execute(sql["import_job"], params)
+                for fact in item.facts:
+                    connection.execute(sql["insert_fact"], in_micros(fact_params(fact)))
+        return Entered(known, without)
+
+
+class MysqlDoor(Door):
+    def __init__(self, driver: Any) -> None:
+        self._store = driver._store
+
+    def known(self, portion: Sequence[Imported]) -> set[str]:
+        found: set[str] = self._store.read(lambda session: self._known(session, portion))
+        return found
+
+    @staticmethod
+    def _known(session: Any, portion: Sequence[Imported]) -> set[str]:
+        ids = list_literal([item.job.id for item in portion])
+        return {row[0] for row in session.rows("known_ids", ids=ids)}
+
+    def enter(self, portion: Sequence[Imported]) -> Entered:
+        def work(session: Any) -> Entered:
+            known = self._known(session, portion)
+            without: set[str] = set()
+            facts = []
+            nonce = new_tokens(1)[0]
+            for given in portion:
+                item, job = given, given.job
+                if job.id in known:
+                    continue
+                if job.idempotency_key is not None:
+                    key = {"dedupe_scope": job.dedupe_scope, "idempotency_key": job.idempotency_key}
+                    params = {**_times(live_params(job)), "taken_by": nonce, "taken_at": sql_time(job.created_at)}
+                    params["expires_at"] = None
+                    session.run("take_key", **params)
+                    holder = session.rows("get_key", **key)[0]
+                    if holder[0] != job.id:
+                        without.add(job.id)
+                        item = keyless(item)
+                        job = item.job
+                if job.status not in FINAL:
+                    session.run("import_job", **_times(live_params(job)))
+                facts += item.facts
+            if facts:
+                session.run("take_positions", count=len(facts))
+                first = session.last_id - len(facts) + 1
+                for seq, fact in enumerate(facts, first):
+                    session.run("import_fact", seq=seq, **_times(fact_params(fact)))
+            return Entered(known, without)
+
+        entered: Entered = self._store.write(work)
+        return entered
+
+
+def _times(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: sql_time(value) if isinstance(value, datetime) else value for name, value in params.items()}

@@ -1,0 +1,108 @@
+"""The checks that every batch must pass before gold is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from taskharbor.pipeline.lake import Lake, LakeError
+from taskharbor.pipeline.lake_schemas import SILVER_JOBS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from taskharbor.pipeline.bronze import Batch
+    from taskharbor.pipeline.delta import DataFile
+    from taskharbor.pipeline.store import PipelineStore
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    passed: bool
+    expected: int
+    found: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail} (expected {self.expected:,}, found {self.found:,})"
+
+
+class QualityFailed(LakeError):
+    """A batch did not pass its checks. Gold is as it was before; the batch is tried again with the next run."""
+
+    def __init__(self, checks: Sequence[Check], batch: int) -> None:
+        self.checks = tuple(checks)
+        failed = "; ".join(str(check) for check in checks if not check.passed)
+        super().__init__(f"batch {batch} did not pass its checks, and gold stays as it was: {failed}")
+
+
+def duplicates(facts: DataFrame) -> int:
+    """How many facts of a batch settle a lease that another one settles, or are there twice."""
+    from pyspark.sql import functions as F
+
+    # Sixty-four bits of hash are enough to find them; what is found is looked at again by the keys themselves.
+    key = F.coalesce("lease_token", F.concat(F.lit("#"), F.col("seq_no").cast("string")))
+    again = facts.groupBy(F.xxhash64(key)).count().where("count > 1")
+    if again.isEmpty():
+        return 0
+    exact = facts.groupBy(key).count().where("count > 1").agg(F.sum(F.col("count") - 1)).first()
+    return int((exact and exact[0]) or 0)
+
+
+def job_totals(lake: Lake, added: Sequence[DataFile], removed: Sequence[DataFile]) -> dict[str, int]:
+    """What a batch changed in silver/jobs: attempts that its jobs have more than before, and jobs that have more
+    attempts than deliveries."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def totals(files: Sequence[DataFile]) -> tuple[int, int]:
+        attempts = beyond = 0
+        for each in files:
+            rows = pq.ParquetFile(lake.path(SILVER_JOBS) / each.path).read(["attempts", "deliveries"])
+            attempts += pc.sum(rows["attempts"]).as_py() or 0
+            beyond += pc.sum(pc.greater(rows["attempts"], rows["deliveries"])).as_py() or 0
+        return attempts, beyond
+
+    after, beyond = totals(added)
+    before, _ = totals(removed)
+    return {"attempts": after - before, "beyond": beyond}
+
+
+def store_rows(store: PipelineStore, batch: Batch) -> int:
+    """The rows of the batch's range, counted in the store."""
+    return sum(len(each) for each in store.read_history(batch.after, batch.upto, ["seq_no"]))
+
+
+def checks(
+    batch: Batch, profile: Mapping[str, Any], doubled: int, totals: Mapping[str, int], in_store: int
+) -> list[Check]:
+    negative = int(profile["negative_waits"])
+    return [
+        Check("one settle per lease", doubled == 0, 0, doubled, "facts that settle a lease again, or are there twice"),
+        Check("no negative wait", negative == 0, 0, negative, "attempts that were claimed before they were due"),
+        Check(
+            "every attempt has its job",
+            totals["attempts"] == profile["attempts"],
+            profile["attempts"],
+            totals["attempts"],
+            "attempts that the jobs of the batch have more than before",
+        ),
+        Check(
+            "no attempt without a delivery",
+            totals["beyond"] == 0,
+            0,
+            totals["beyond"],
+            "jobs with more attempts than deliveries",
+        ),
+        Check(
+            "bronze is complete",
+            profile["rows"] == batch.rows,
+            batch.rows,
+            profile["rows"],
+            "rows of the batch in bronze",
+        ),
+        # Rows that were pruned from the store meanwhile are in the lake alone, and that is in order.
+        Check("the store has no more", in_store <= batch.rows, batch.rows, in_store, "rows of the batch in the store"),
+    ]

@@ -1,0 +1,106 @@
+"""A SparkSession that is ready for work: Java found, the data source known, settings that fit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.core.errors import MissingExtra, TaskHarborError
+from taskharbor.pipeline.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark looks before it takes a value out of a batch; Arrow need not look again.
+_JAVA_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+SETTINGS: Final[dict[str, str]] = {
+    "spark.app.name": "taskharbor",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Rows of the data source travel in batches; larger ones than Spark's default cost less for each row.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+    # Whatever looks like a secret is starred out wherever Spark shows options and settings.
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|url",
+    "spark.sql.redaction.options.regex": "(?i)url|password|passwd|secret|token",
+}
+LOCAL_SETTINGS: Final[dict[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.driver.memory": "2g",
+}
+HOW_TO_INSTALL: Final = "this needs an extra: pip install 'taskharbor[spark]'"
+
+
+class SparkUnavailable(TaskHarborError):
+    """Spark could not be started. The message says why and what to do."""
+
+
+def start(master: str = "local[*]", **config: Any) -> SparkSession:
+    builder_class = _builder()
+    ensure_java()
+    # Executors on this machine run the same Python as we do, with the same packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if master.startswith("local") else {}), **_named(config)}
+    builder = builder_class()
+    # "remote" is how Spark Connect is asked for.
+    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except TaskHarborError:
+        raise
+    except Exception as error:
+        raise SparkUnavailable(f"Spark did not start on {master}: {_explain(error)}") from error
+    if not master.startswith("sc://"):
+        spark.sparkContext.setLogLevel("ERROR")
+    return teach(spark)
+
+
+def teach(spark: SparkSession) -> SparkSession:
+    from taskharbor.pipeline.source import TaskHarborSource
+
+    spark.dataSource.register(TaskHarborSource)
+    return spark
+
+
+def _builder() -> Any:
+    try:
+        import pyarrow as pa  # noqa: F401
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtra(f"Spark is not installed ({error.name}); {HOW_TO_INSTALL}") from None
+    return SparkSession.Builder
+
+
+def _named(config: dict[str, Any]) -> dict[str, str]:
+    """Spark's names for the keywords: `driver_memory` is `spark.driver.memory`."""
+    named = {}
+    for name, value in config.items():
+        key = name if "." in name else name.replace("_", ".")
+        key = key if key.startswith("spark.") else f"spark.{key}"
+        named[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return named
+
+
+def _explain(error: Exception) -> str:
+    """What went wrong, in one sentence with its cure."""
+    text = str(error)
+    if "JAVA_GATEWAY_EXITED" in text or "Java gateway" in text:
+        home = os.environ.get("JAVA_HOME", "")
+        return f"Java ended at once. What it said stands above; try another one than {home} through JAVA_HOME"
+    if "Could not parse Master URL" in text:
+        return "this is no master: use local[*], spark://host:7077, yarn, k8s://… or sc://host"
+    if "All masters are unresponsive" in text or "UnknownHost" in text or "Connection refused" in text:
+        return "the cluster does not answer: is its master running at that address?"
+    if "BindException" in text or "Can't assign requested address" in text:
+        return "it may not listen on this machine's address: give driver_bindAddress='127.0.0.1'"
+    return (text.strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,234 @@
+"""Staging in PostgreSQL: COPY into an unlogged table by executors, one transaction by the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+
+from taskharbor.drivers.opening import parse_url
+from taskharbor.drivers.postgres import schema
+from taskharbor.drivers.postgres.driver import _split_options
+from taskharbor.drivers.postgres.errors import RETRYABLE, translated
+from taskharbor.drivers.sqlfiles import Statements
+from taskharbor.pipeline.sink_options import Plan
+from taskharbor.pipeline.sink_rows import Checked, defaults
+from taskharbor.pipeline.sink_values import row_json
+from taskharbor.pipeline.staging import (
+    KeepRejects,
+    Published,
+    Staging,
+    conflict,
+    expired,
+    gone,
+    new_attempt,
+    run_number,
+)
+
+TRIES: Final = 5
+SLICED_FROM: Final = 50_000
+"""Loads of fewer jobs are published in one transaction."""
+SLICES: Final = min(4, os.cpu_count() or 2)
+_TEXTS: Final = ("id", "type", "queue", "tenant_id", "meta", "idempotency_key", "dedupe_scope")
+
+
+class PostgresStaging(Staging):
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        parsed = parse_url(plan.url)
+        self._target, _ = _split_options(parsed.rest)
+        self._prefix = parsed.prefix
+        self._sql = Statements(schema.PACKAGE, parsed.prefix, "pyformat")
+
+    # --- On executors --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def attempt(self, run_id: str) -> Iterator[_Attempt]:
+        import adbc_driver_postgresql.dbapi as adbc
+
+        with adbc.connect(self._target) as connection, connection.cursor() as cursor:
+            attempt = _Attempt(cursor, f"{self._prefix}staged", run_number(run_id))
+            yield attempt
+            connection.commit()
+
+    # --- On the driver -------------------------------------------------------------------------------------
+
+    def publish(
+        self, run_id: str, attempts: Sequence[int], accepted: int, rejected: int, keep: KeepRejects
+    ) -> Published:
+        with translated():
+            for number in range(1, TRIES + 1):
+                try:
+                    return self._publish(run_id, attempts, accepted, rejected, keep)
+                except RETRYABLE:
+                    if number == TRIES:
+                        raise
+        raise AssertionError("not reached")
+
+    def _publish(
+        self, run_id: str, attempts: Sequence[int], accepted: int, rejected: int, keep: KeepRejects
+    ) -> Published:
+        with psycopg.connect(self._target) as connection:
+            cursor = connection.cursor()
+            _prepare(cursor)
+            cursor.execute("SELECT clock_timestamp()")
+            now = cursor.fetchone()[0]  # type: ignore[index]
+            params = {**defaults(self.plan, now), "run": run_number(run_id), "attempts": list(attempts)}
+            cursor.execute(self._sql["open_load"], {"run_id": run_id, "now": now})
+            if not cursor.rowcount:
+                cursor.execute(self._sql["get_load"], {"run_id": run_id})
+                row = cursor.fetchone()
+                assert row is not None
+                done = Published(row[1], row[2], row[3], already=True)
+            else:
+                done = self._move(cursor, params, accepted, rejected, keep)
+                counts = {"rows_in": accepted + rejected, **done._asdict(), "run_id": run_id}
+                cursor.execute(self._sql["close_load"], counts)
+            connection.commit()
+            self._clear(connection, params["run"])
+        return done
+
+    def _move(
+        self, cursor: psycopg.Cursor[Any], params: dict[str, Any], accepted: int, rejected: int, keep: KeepRejects
+    ) -> Published:
+        """Staged rows become jobs. When all are new, and of one kind, two statements are all it takes."""
+        found = self._one(cursor, "count_staged", params)
+        rows, keyed, refused, soonest = found
+        if rows != accepted or refused != rejected:
+            raise gone(rows, accepted)
+        taken = 0
+        if keyed:
+            cursor.execute(self._sql["publish_keys"], params)
+            taken = cursor.rowcount
+        late = [] if soonest is None or soonest > params["now"] else self._rows(cursor, "staged_late", params)
+        bad: list[tuple[str, str]] = [(row_json(_shown(row)), expired(row[2])) for row in late]
+        if keyed and taken < keyed:
+            self._rows(cursor, "retake_keys", params)
+            conflicts = self._rows(cursor, "staged_conflicts", params)
+            bad += [(row_json(_shown(row)), conflict(row[2], row[3])) for row in conflicts]
+        if rejected:
+            bad += [(text, reason) for text, reason in self._rows(cursor, "staged_rejects", params)]
+        if bad:
+            keep(bad)
+        known = self._one(cursor, "staged_known", params)[0] if keyed < accepted else 0
+        if known or taken < keyed:
+            cursor.execute(self._sql["publish_own_jobs"], params)
+            published = cursor.rowcount
+        elif not keyed and not bad and accepted >= SLICED_FROM and len(params["attempts"]) > 1:
+            published = self._insert_in_slices(params)
+        else:
+            published = self._insert(cursor, params)
+        if published:
+            params["channel"] = f"{self._prefix}jobs"
+            several = "queue" in self.plan.columns
+            params["queues"] = (
+                [row[0] for row in self._rows(cursor, "staged_queues", params)] if several else [params["queue"]]
+            )
+            cursor.execute(self._sql["notify"], params)
+        refused_now = len(bad) - rejected
+        return Published(published, accepted - published - refused_now, len(bad))
+
+    def _insert(self, cursor: psycopg.Cursor[Any], params: dict[str, Any]) -> int:
+        """None of the jobs was there a moment ago. Only when somebody else adds the same ones at the same time must
+        the insert look out for that row by row, which takes longer."""
+        try:
+            with cursor.connection.transaction():
+                cursor.execute(self._sql["publish_jobs"], params)
+                return cursor.rowcount
+        except psycopg.errors.UniqueViolation:
+            cursor.execute(self._sql["publish_own_jobs"], params)
+            return cursor.rowcount
+
+    def _insert_in_slices(self, params: dict[str, Any]) -> int:
+        """A large load without keys of its own, over several connections. Each slice is a transaction; the ids stand
+        for the content, so that after a crash in between the rest is added by running the load again."""
+        attempts = params["attempts"]
+        slices = [attempts[number::SLICES] for number in range(min(SLICES, len(attempts)))]
+
+        def insert(part: list[int]) -> int:
+            with psycopg.connect(self._target) as connection:
+                _prepare(connection.cursor())
+                return self._insert(connection.cursor(), {**params, "attempts": part})
+
+        with ThreadPoolExecutor(len(slices)) as pool:
+            return sum(pool.map(insert, slices))
+
+    def discard(self, run_id: str) -> None:
+        with translated(), psycopg.connect(self._target) as connection:
+            self._clear(connection, run_number(run_id))
+
+    def sweep(self, before: datetime) -> int:
+        with translated(), psycopg.connect(self._target) as connection:
+            return connection.execute(self._sql["sweep_staged"], {"before": before}).rowcount
+
+    def _clear(self, connection: psycopg.Connection[Any], run: int) -> None:
+        """Empty the staging table at once if it holds nothing else; deleting row by row leaves work for vacuum. That
+        it fails does no harm: what stays behind is never published, and swept later."""
+        with suppress(psycopg.Error):
+            try:
+                with connection.transaction():
+                    connection.execute(f"LOCK TABLE {self._prefix}staged IN ACCESS EXCLUSIVE MODE NOWAIT")
+                    others = connection.execute(self._sql["staged_others"], {"run": run}).fetchone()
+                    if others is None:
+                        connection.execute(f"TRUNCATE {self._prefix}staged")
+                        return
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+                pass
+            connection.execute(self._sql["discard_staged"], {"run": run})
+            connection.commit()
+
+    def _one(self, cursor: psycopg.Cursor[Any], name: str, params: dict[str, Any]) -> Any:
+        return self._rows(cursor, name, params)[0]
+
+    def _rows(self, cursor: psycopg.Cursor[Any], name: str, params: dict[str, Any]) -> list[Any]:
+        cursor.execute(self._sql[name], params)
+        return cursor.fetchall() if cursor.description else []
+
+
+class _Attempt:
+    def __init__(self, cursor: Any, table: str, run: int) -> None:
+        self.number = new_attempt()
+        self._cursor = cursor
+        self._table = table
+        self._run = run
+
+    def add(self, checked: Checked) -> None:
+        import pyarrow as pa
+
+        if checked.rows:
+            self._ingest(checked.columns, checked.rows)
+        if checked.rejects:
+            rows = [row.encode() for row, _ in checked.rejects]
+            reasons = pa.array([reason.replace("\x00", "?") for _, reason in checked.rejects], pa.string())
+            self._ingest({"payload": rows, "reject_reason": reasons}, len(rows))
+
+    def _ingest(self, columns: dict[str, Any], count: int) -> None:
+        import pyarrow as pa
+
+        moment = pa.timestamp("us", tz="UTC")
+        kinds = {
+            "payload": pa.binary(),
+            "priority": pa.int32(),
+            "max_attempts": pa.int32(),
+            "timeout_nanos": pa.int64(),
+        }
+        kinds |= {"run_at": moment, "expires_at": moment, **dict.fromkeys(_TEXTS, pa.string())}
+        filled = {name: values for name, values in columns.items() if values is not None}
+        arrays = [v if isinstance(v, pa.Array) else pa.array(v, kinds[name]) for name, v in filled.items()]
+        same = [pa.repeat(pa.scalar(number, pa.int64()), count) for number in (self._run, self.number)]
+        batch = pa.record_batch([*same, *arrays], names=["run", "attempt", *filled])
+        self._cursor.adbc_ingest(self._table, batch, mode="append")
+
+
+def _prepare(cursor: psycopg.Cursor[Any]) -> None:
+    cursor.execute("SELECT set_config('jit', 'off', true), set_config('work_mem', '128MB', true)")
+
+
+def _shown(row: Sequence[Any]) -> dict[str, Any]:
+    """A staged job that cannot be published, as its reject shows it."""
+    return {"id": row[0], "payload": bytes(row[1]).decode("utf-8", "replace"), "key": row[2]}

@@ -1,0 +1,201 @@
+"""The way of one batch from bronze through silver to gold.
+
+Each table takes the batch in with one commit that carries the batch's number, and a table that has it already is
+passed over. So a run that was killed anywhere is finished by the next one, which starts from what was committed.
+`gold/audit` comes last: a batch that it has is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from taskharbor.pipeline import audit, delta, quality, silver
+from taskharbor.pipeline.bronze import Batch, files_of_batch, new_tag
+from taskharbor.pipeline.delta import DataFile
+from taskharbor.pipeline.gold import GoldTable, News, gold_tables, merged
+from taskharbor.pipeline.lake import Lake
+from taskharbor.pipeline.lake_schemas import (
+    BRONZE_HISTORY,
+    GOLD_AUDIT,
+    SILVER_ATTEMPTS,
+    SILVER_JOBS,
+    SILVER_REJECTS,
+    TableSpec,
+)
+from taskharbor.pipeline.quality import Check, QualityFailed
+from taskharbor.pipeline.slo import DEFAULT, Objective
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from taskharbor.pipeline.store import PipelineStore
+
+AT_ONCE: Final = 4
+"""Tables that are worked on at the same time: each needs Spark only now and then."""
+FEW_DEAD: Final = 10_000
+"""So many dead jobs are written again sooner than searched."""
+
+
+def say_nothing(stage: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is to become of a table: files in, files out, and what its commit says."""
+
+    spec: TableSpec
+    add: Sequence[DataFile]
+    remove: Sequence[DataFile] = ()
+    note: Mapping[str, Any] = field(default_factory=dict)
+    done: bool = False
+    """An earlier run made this commit."""
+
+
+@dataclass
+class Steps:
+    """One batch on its way."""
+
+    spark: SparkSession
+    lake: Lake
+    store: PipelineStore
+    batch: Batch
+    run_id: str
+    allowed: Callable[[], None]
+    """Asked before every commit; raises if another run has taken over."""
+    objectives: tuple[Objective, ...] = DEFAULT
+    progress: Callable[[str], None] = say_nothing
+    reject_bad: bool = False
+    """Put rows that a check would stumble over into silver/rejects, and go on without them."""
+    profile: dict[str, Any] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+
+    def carry(self) -> list[Check]:
+        """Bring the batch through. Raises QualityFailed, with silver and gold as they were."""
+        bronze = self._frame(BRONZE_HISTORY, self._files(BRONZE_HISTORY))
+        self.profile = silver.profile(bronze, self.reject_bad)
+        facts = silver.facts(bronze, self.reject_bad)
+        self.progress("silver")
+        with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
+            in_store = pool.submit(quality.store_rows, self.store, self.batch)
+            jobs = pool.submit(self._jobs, facts)
+            doubled = pool.submit(quality.duplicates, facts)
+            attempts = pool.submit(self._attempts, facts, bronze)
+            changes = [*attempts.result(), jobs.result()]
+            self.checks = quality.checks(
+                self.batch, self.profile, doubled.result(), jobs.result().note["totals"], in_store.result()
+            )
+        if not all(check.passed for check in self.checks):
+            self._audit(passed=False)
+            raise QualityFailed(self.checks, self.batch.number)
+        for change in changes:
+            self._commit(change)
+        self.progress("gold")
+        news = News(self._frame(SILVER_ATTEMPTS, self._files(SILVER_ATTEMPTS)), self._known_jobs(), self.objectives)
+        with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
+            for each in [pool.submit(self._gold, table, news) for table in gold_tables()]:
+                each.result()
+        self._audit(passed=True)
+        return self.checks
+
+    # --- silver ----------------------------------------------------------------------------------------------------
+
+    def _attempts(self, facts: DataFrame, bronze: DataFrame) -> list[_Change]:
+        changes = []
+        number = self.batch.number
+        if self.profile["rejected"] and not self._has(SILVER_REJECTS):
+            rows = silver.rejects(bronze, number, self.run_id, self.reject_bad)
+            changes.append(_Change(SILVER_REJECTS, self._written(SILVER_REJECTS, rows)))
+        if not self._has(SILVER_ATTEMPTS):
+            files = self._written(SILVER_ATTEMPTS, silver.attempts(facts, number)) if self.profile["attempts"] else []
+            changes.append(_Change(SILVER_ATTEMPTS, files))
+        return changes
+
+    def _jobs(self, facts: DataFrame) -> _Change:
+        number = self.batch.number
+        table = delta.open_table(self.lake, SILVER_JOBS)
+        if self._has(SILVER_JOBS):
+            note = delta.last_note(table, self.batch.store_id, number)
+            assert note is not None, "the log is cleaned only when nothing is under way"
+            return _Change(SILVER_JOBS, [], note=note, done=True)
+        known: list[DataFile] = []
+        rows = silver.simple_jobs(facts, number)
+        if self.profile["other"]:
+            known = self._known_files(facts, delta.files_of(table, SILVER_JOBS))
+            rows = rows.unionByName(silver.merged_jobs(facts, self._frame(SILVER_JOBS, known), number))
+        files = self._written(SILVER_JOBS, rows)
+        return _Change(SILVER_JOBS, files, known, {"totals": quality.job_totals(self.lake, files, known)})
+
+    def _known_files(self, facts: DataFrame, files: Sequence[DataFile]) -> list[DataFile]:
+        """Where the jobs are that the batch may have news of: all live ones, and the dead that were revived."""
+        known = delta.chosen(files, {"state": ["live"]})
+        dead = delta.chosen(files, {"state": ["dead"]})
+        if not dead or not self.profile["again"]:
+            return known
+        if sum(each.rows for each in dead) <= FEW_DEAD:
+            return [*known, *dead]
+        live = self._frame(SILVER_JOBS, known).select("store_id", "job_id")
+        rows = delta.frame(self.spark, self.lake, SILVER_JOBS, dead, with_file=True)
+        again = silver.revived(facts, live, rows.select("store_id", "job_id", delta.FILE)).select(delta.FILE).distinct()
+        names = [unquote(row[0]) for row in again.collect()]
+        return [*known, *(each for each in dead if any(name.endswith("/" + each.path) for name in names))]
+
+    def _known_jobs(self) -> DataFrame:
+        rows = self._frame(SILVER_JOBS, self._files(SILVER_JOBS))
+        return rows.where(f"known_batch = {self.batch.number}").where(rows["store_id"] == self.batch.store_id)
+
+    # --- gold ------------------------------------------------------------------------------------------------------
+
+    def _gold(self, table: GoldTable, news: News) -> None:
+        if self._has(table.spec):
+            return
+        files = delta.files_of(delta.open_table(self.lake, table.spec), table.spec)
+        touched = delta.chosen(files, {"day": self._days(table.touches)})
+        old = self._frame(table.spec, touched) if touched else None
+        self._commit(_Change(table.spec, self._written(table.spec, merged(table, news, old)), touched))
+
+    def _days(self, touches: str) -> list[str]:
+        ended, created = self.profile["days"], self.profile["created_days"]
+        days = {"days": ended, "created": created, "both": [*ended, *created], "weeks": created}[touches]
+        if touches == "weeks":
+            days = [day - timedelta(days=day.weekday()) for day in days]
+        return [day.isoformat() for day in days]
+
+    def _audit(self, *, passed: bool) -> None:
+        tag = new_tag(self.batch.store_id, self.batch.number)
+        files = audit.write_audit(self.lake, self.batch, self.run_id, self.checks, tag)
+        self._commit(_Change(GOLD_AUDIT, files), taken_in=passed)
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def _has(self, spec: TableSpec) -> bool:
+        return delta.batch_of(self.lake, spec, self.batch.store_id) >= self.batch.number
+
+    def _files(self, spec: TableSpec) -> list[DataFile]:
+        return files_of_batch(self.lake, spec, self.batch.store_id, self.batch.number)
+
+    def _frame(self, spec: TableSpec, files: Sequence[DataFile]) -> DataFrame:
+        return delta.frame(self.spark, self.lake, spec, files)
+
+    def _written(self, spec: TableSpec, rows: DataFrame) -> list[DataFile]:
+        return delta.write(rows, self.lake, spec, new_tag(self.batch.store_id, self.batch.number))
+
+    def _commit(self, change: _Change, *, taken_in: bool = True) -> None:
+        if change.done:
+            return
+        self.allowed()
+        delta.commit(
+            self.lake,
+            change.spec,
+            change.add,
+            store_id=self.batch.store_id,
+            batch=self.batch.number,
+            remove=change.remove,
+            note={"run_id": self.run_id, **change.note},
+            taken_in=taken_in,
+        )

@@ -1,0 +1,133 @@
+"""Whatever fails on the way, and wherever, a load makes each job once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.faulty import orders
+
+from taskharbor.core.clock import utc_now
+from taskharbor.drivers import open_driver
+from taskharbor.pipeline.loading import load, sweep
+
+COUNT = 300
+HERE = Path(__file__).parents[2]
+PATIENCE_S = 400
+"""A run takes some ten seconds, on a machine that has nothing else to do."""
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+def run(master: str, fault: str, marks: Path, key: str, *urls: str) -> subprocess.CompletedProcess[str]:
+    for url in urls:
+        with open_driver(url) as driver:  # type: ignore[attr-defined]
+            driver.migrate()
+    words = [sys.executable, "-m", "tests.pipeline.faulty", master, str(COUNT), fault, str(marks), key, *urls]
+    path = os.pathsep.join([str(HERE), str(HERE / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        words,
+        cwd=marks,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def total(url: str) -> int:
+    with open_driver(url) as driver:  # type: ignore[attr-defined]
+        return sum(sum(statuses.values()) for statuses in driver.counts().queues.values())
+
+
+def again(spark: SparkSession, url: str, key: str = "-") -> tuple[int, int]:
+    """Run the whole batch once more: how many jobs that made, and how many were there."""
+    frame = orders(spark, COUNT)
+    report = load(frame.select("payload"), url, type="t") if key == "-" else load(frame, url, type="t", key=key)
+    assert report.rejected == 0
+    return report.published, report.duplicates
+
+
+@pytest.mark.parametrize("fault", ["task fails", "worker dies"])
+def test_a_task_that_failed_after_its_insert_is_retried_and_counts_once(
+    spark: SparkSession, postgres: Any, mysql: Any, tmp_path: Path, fault: str
+) -> None:
+    files = [f"json:///{tmp_path / 'store'}", f"sqlite:///{tmp_path / 'jobs.db'}"]
+    urls = [postgres.create_database(), mysql.create_database(), *files]
+    done = run("local[2,3]", fault, tmp_path, "-", *urls)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for number, url in enumerate(urls):
+        assert (tmp_path / str(number) / "attempt-1").exists()
+        assert total(url) == COUNT
+        assert again(spark, url) == (0, COUNT)
+        assert total(url) == COUNT
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[str]:
+    """The master of a cluster with two workers that pass for two hosts: Spark never speculates on the same one."""
+    import pyspark
+
+    from taskharbor.pipeline.java import ensure_java
+
+    ensure_java()
+    home = Path(pyspark.__file__).parent
+    start = str(home / "bin" / "spark-class")
+    master = f"spark://127.0.0.1:{(port := _free_port())}"
+    shared = {"cwd": tmp_path, "env": {**os.environ, "SPARK_HOME": str(home)}, "stderr": subprocess.DEVNULL}
+    deploy = "org.apache.spark.deploy"
+    words = [[start, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.1", "localhost"):
+        place = ["--host", host, "--webui-port", "0", "--work-dir", str(tmp_path / f"work-{host}")]
+        words.append([start, f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "700M", master])
+    running = [subprocess.Popen(line, **shared) for line in words]  # type: ignore[call-overload]
+    yield master
+    for process in reversed(running):
+        process.terminate()
+    for process in running:
+        process.wait(30)
+
+
+def test_of_speculative_attempts_only_the_committed_one_counts(
+    spark: SparkSession, two_hosts: str, postgres: Any, tmp_path: Path
+) -> None:
+    url = postgres.create_database()
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    done = run(two_hosts, "task is slow", marks, "-", url)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (marks / "0" / "attempt-1").exists()
+    assert total(url) == COUNT
+    assert again(spark, url) == (0, COUNT)
+
+
+@pytest.mark.parametrize("key", ["-", "order"], ids=["by content", "by key"])
+@pytest.mark.parametrize("fault", ["killed before publish", "killed after publish"])
+def test_a_killed_driver_loses_nothing_and_doubles_nothing(
+    spark: SparkSession, postgres: Any, tmp_path: Path, fault: str, key: str
+) -> None:
+    url = postgres.create_database()
+    done = run("local[2]", fault, tmp_path, key, url)
+    assert done.returncode != 0
+    assert (tmp_path / "0" / "killed").exists()
+    published = COUNT if fault == "killed after publish" else 0
+    assert total(url) == published
+    assert again(spark, url, key) == (COUNT - published, published)
+    assert total(url) == COUNT
+    assert sweep(url, utc_now() + timedelta(hours=1)) == (0 if published else COUNT)
+    assert total(url) == COUNT
