@@ -6,6 +6,7 @@ TASKHARBOR_REQUIRE_ALL=1, as in CI, that is a failure, and so is every other ski
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Generator, Iterator
@@ -44,6 +45,16 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
 )
 settings.load_profile("taskharbor")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Whatever a test sends log lines to is gone when it ends, so that no later test writes to a closed stream."""
+    logger = logging.getLogger("taskharbor")
+    handlers, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 # --- Tiers, skips and seeds --------------------------------------------------------------------------------

@@ -437,6 +437,8 @@ def test_what_is_no_text_is_refused(given: object) -> None:
 
 def test_utc_needs_no_time_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:
     zoneinfo.reset_tzpath(to=[])
+    for name in [name for name in sys.modules if name.split(".")[0] == "tzdata"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tzdata", None)
     ZoneInfo.clear_cache()
     try:

@@ -120,7 +120,7 @@ def test_an_answer_that_got_lost_settles_nothing_twice(store: tuple[Harbor, Away
     wrapped.instead = {"settle_and_reserve": settle_and_fail}
     begin(harbor, lease_s=30, poll_interval_s=0.05)
     views = finished(harbor, *jobs)
-    assert lost, "nothing got lost: the test proves nothing"
+    until(lambda: lost, "an answer gets lost, or the test proves nothing")
     assert {view.state for view in views} == {"done"}
     assert sorted(ran) == [0, 1, 2, 3, 3, 4, 5]
     assert final_rows(wrapped.driver) == {job.id: 1 for job in jobs}
