@@ -172,8 +172,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_safely(here: Site, second: 
     worker = here.worker("--grace", "600s", lease="600s")
     until(lambda: len(here.noted("begin")) == 2, "it is in mid-job")
     worker.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    assert worker.poll() is None, "it waits for its handlers"
+    until(lambda: "stopping: 2 jobs" in here.logs(), "it waits for its handlers")
     began = time.monotonic()
     worker.send_signal(second)
     assert worker.wait(20) == 0
@@ -207,8 +206,7 @@ def test_a_second_signal_to_the_supervisor_ends_its_workers_at_once(here: Site) 
     parent = here.worker("--processes", "2", "--concurrency", "2", "--grace", "600s", lease="600s")
     until(lambda: len(here.noted("begin")) == 3, "they are in mid-job")
     parent.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
-    assert parent.poll() is None, "it waits for its handlers"
+    until(lambda: here.logs().count("stopping: ") == 2, "both wait for their handlers")
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(20) == 0
     assert {here.get(job).status for job in jobs} == {"ready"}

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from taskharbor import Backoff, Harbor
+from taskharbor.core.contract import Driver
+from taskharbor.drivers import open_driver
 from taskharbor.worker.runtime import Worker
 
 AT_ONCE = Backoff(base=0)
 Start = Callable[..., Worker]
+Opener = Callable[[], Driver]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -40,3 +43,24 @@ def start(harbor: Harbor) -> Iterator[Start]:
     for worker in started:
         worker.hurry()
         worker.stop()
+
+
+@pytest.fixture
+def reopen(url: str) -> Iterator[Opener]:
+    """Opens the same store once more, as another process would."""
+    opened: list[Driver] = []
+
+    def opener() -> Driver:
+        driver = open_driver(url)
+        driver.migrate()
+        opened.append(driver)
+        return driver
+
+    yield opener
+    for driver in opened:
+        driver.close()
+
+
+@pytest.fixture
+def driver(reopen: Opener) -> Driver:
+    return reopen()

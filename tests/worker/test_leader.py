@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worker.conftest import Opener
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput, StoreUnavailable
@@ -21,30 +21,6 @@ from taskharbor.testing.helpers import done_job, everything, in_threads, leased_
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON, SECOND, FakeClock
 from taskharbor.worker.leader import BID_S, LOOK_S, PRUNE_PAUSE_S, PRUNE_S, RECOVER_PASSES, Leader
 from taskharbor.worker.scheduler import register
-
-Opener = Callable[[], Driver]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the same store once more, as another process would."""
-    url = f"memory://{tmp_path.name}" if request.param == "memory" else f"sqlite:///{tmp_path}/store"
-    opened: list[Driver] = []
-
-    def opener() -> Driver:
-        driver = open_driver(url)
-        driver.migrate()
-        opened.append(driver)
-        return driver
-
-    yield opener
-    for driver in opened:
-        driver.close()
-
-
-@pytest.fixture
-def driver(reopen: Opener) -> Driver:
-    return reopen()
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worker.conftest import Opener
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput, ScheduleNotFound, StoreUnavailable
@@ -23,30 +24,6 @@ from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import everything, in_threads, nothing_runnable, take, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON, SECOND
 from taskharbor.worker.scheduler import Scheduler, register, resume, run_now, run_schedules, tick_id
-
-Opener = Callable[[], Driver]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the same store once more, as another process would."""
-    url = f"memory://{tmp_path.name}" if request.param == "memory" else f"sqlite:///{tmp_path}/store"
-    opened: list[Driver] = []
-
-    def opener() -> Driver:
-        driver = open_driver(url)
-        driver.migrate()
-        opened.append(driver)
-        return driver
-
-    yield opener
-    for driver in opened:
-        driver.close()
-
-
-@pytest.fixture
-def driver(reopen: Opener) -> Driver:
-    return reopen()
 
 
 def add(driver: Driver, name: str = "report", spec: str = "* * * * *", *, now: datetime = NOON, **fields: Any) -> None:

@@ -7,6 +7,7 @@ processes live on from task to task, so each of them may keep one connection for
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import time
 from contextlib import suppress
@@ -17,6 +18,8 @@ from taskharbor.core.errors import MissingExtra, StoreError, StoreUnavailable, T
 KEPT_S: Final = 30.0
 """A connection that rested longer is closed, not used: who knows what became of the server meanwhile."""
 _LOST: Final = ("could not connect", "connection to server", "server closed the connection", "terminating connection")
+
+log = logging.getLogger("taskharbor.pipeline")
 
 
 class _Kept(NamedTuple):
@@ -80,8 +83,9 @@ def _answers(connection: Any) -> bool:
             cursor.execute("SELECT 1")
             cursor.fetchall()
         connection.rollback()
-    except Exception:
-        return False  # whatever is wrong with it, another one is made
+    except Exception as error:  # whatever is wrong with it, another one is made
+        log.debug("a kept connection is of no use any more: %s", type(error).__name__)
+        return False
     return True
 
 
