@@ -15,8 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constr
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.bare ## see jobs live through success, retries, a killed worker and more, on SQLite
-	@$(BIN)/python -m taskharbor demo $(ARGS)
+demo: $(VENV)/.demo ## see jobs live and die, and their history become a lake and a report, on SQLite
+	@rm -rf build/demo
+	@$(BIN)/python -m taskharbor demo --keep build/demo $(ARGS)
 
 test: $(VENV)/.dev ## run every test; servers start by themselves
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
@@ -32,6 +33,7 @@ check: $(VENV)/.dev ## check format, lint, types and imports
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy tests/app/typed_application.py
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## format the code and mend what ruff can mend
@@ -67,6 +69,11 @@ $(VENV)/.bare: $(VENV)/.python pyproject.toml constraints.txt
 	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
+$(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing Spark: once, some 450 MB"
+	@$(PIP) --no-build-isolation --editable '.[cli,spark]'
+	@touch $@ $(VENV)/.bare
+
 $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing the test tools"
 	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql,spark]'
@@ -74,5 +81,5 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.bench: $(VENV)/.dev
 	@echo "installing the queues to measure against"
-	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql,bench]'
+	@$(PIP) --no-build-isolation --editable '.[dev,postgres,mysql,spark,bench]'
 	@touch $@

@@ -9,9 +9,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bench import crew, endurance, ours, scenarios, stores
 from bench.harness import Result, as_json, say, table
+from bench.spark import bed, beside, lake, loading, reading
 from bench.stores import FULL, QUICK, Scale, Store
 from taskharbor.testing.servers import ServerUnavailable, mysql_server, postgres_server
 
@@ -36,15 +38,19 @@ ON_SQLITE: tuple[Scenario, ...] = (
     endurance.backlog,
 )
 ON_MYSQL: tuple[Scenario, ...] = (scenarios.bulk_and_drain, endurance.backlog)
+ON_SPARK = (reading.reading, loading.loading, lake.lake, beside.beside)
 
 
 def options_given() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not how fast")
     parser.add_argument(
-        "--only", choices=("postgres", "sqlite", "mysql"), action="append", help="one store; may repeat"
+        "--only",
+        choices=("postgres", "sqlite", "mysql", "spark"),
+        action="append",
+        help="one store, or Spark; may repeat",
     )
-    names = sorted({scenario.__name__ for scenario in ON_POSTGRES + ON_SQLITE})
+    names = sorted({scenario.__name__ for scenario in (*ON_POSTGRES, *ON_SQLITE, *ON_SPARK)})
     parser.add_argument("--scenario", choices=names, action="append", help="one scenario; may repeat")
     parser.add_argument(
         "--hold", type=float, metavar="SECONDS", help=f"how long P10 holds its snapshot; {FULL.hold_s:g} by default"
@@ -65,12 +71,27 @@ def main() -> int:
         "Analyzed: VACUUM ANALYZE and CHECKPOINT come between, as autovacuum does; beside plain SQL it is always so.",
     ]
 
+    def chosen(name: str) -> bool:
+        return options.scenario is None or name in options.scenario
+
     def run(store: Store, every: tuple[Scenario, ...]) -> None:
         notes.extend(f"{peer.name}: {peer.settings}." for peer in store.peers)
         notes.extend(f"{peer.name}: did not run; the reason was said at the start." for peer in store.absent)
         for scenario in every:
-            if options.scenario is None or scenario.__name__ in options.scenario:
+            if chosen(scenario.__name__):
                 results.extend(scenario(store, scale))
+
+    def run_on_spark(server: Any) -> None:
+        reason = bed.missing()
+        if reason is not None:
+            say(f"bench: without Spark: {reason}")
+            return
+        if not any(chosen(scenario.__name__) for scenario in ON_SPARK):
+            return
+        with bed.made(server) as made:
+            for scenario in ON_SPARK:
+                if chosen(scenario.__name__):
+                    results.extend(scenario(made, bed.QUICK if options.quick else bed.FULL))
 
     def wanted(name: str) -> bool:
         return options.only is None or name in options.only
@@ -85,6 +106,9 @@ def main() -> int:
         if wanted("mysql"):
             with mysql_server() as server:
                 run(stores.mysql(server), ON_MYSQL)
+        if wanted("spark"):
+            with postgres_server() as server:
+                run_on_spark(server)
     except ServerUnavailable as error:
         say(f"bench: {error}")
         return 1

@@ -8,5 +8,5 @@ try:
     code = main()
 except KeyboardInterrupt:
     # Between two lines of the command itself, where nothing else would catch it.
-    code = 1
+    code = 130
 sys.exit(code)

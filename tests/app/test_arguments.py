@@ -413,7 +413,9 @@ def test_a_model_may_be_a_result() -> None:
 
 
 @either_way
-@pytest.mark.parametrize("value", [object(), float("nan"), {"a": float("inf")}])
+@pytest.mark.parametrize(
+    "value", [object(), float("nan"), {"a": float("inf")}, {1: 2}, [{"a": ({MADE: 1},)}], Point({1: 2}, 0)]
+)
 def test_a_result_that_cannot_be_kept_is_said_to_be_so(value: Any) -> None:
     with pytest.raises(InvalidPayload, match="email.send: its result"):
         task_of(send).encode_result(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -233,6 +234,29 @@ def test_async_enqueue_opens_the_store_and_answers_like_enqueue(harbor: Harbor, 
 
     answers = asyncio.run(enqueue())
     assert [harbor.job(answer).state for answer in answers] == ["ready", "scheduled", "ready", "ready", "ready"]
+
+
+def test_async_enqueue_does_not_ask_the_stores_clock_in_the_event_loop(
+    harbor: Harbor, send: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may take a round trip, or many seconds while the store is away."""
+    asked: list[threading.Thread] = []
+    usual = harbor.driver.now
+    monkeypatch.setattr(harbor.driver, "now", lambda: asked.append(threading.current_thread()) or usual())
+
+    async def enqueue() -> list[Enqueued]:
+        one = await send.using(delay=60).aenqueue("ada")
+        two = await send.using(expires_in=60).aenqueue("ada")
+        many = await send.using(delay=60).aenqueue_many([{"to": "ada"}])
+        named = await harbor.aenqueue("email.send", {"to": "ada"}, delay=60)
+        more = await harbor.aenqueue_many([{"type": "email.send", "payload": {"to": "ada"}, "delay": 60}])
+        return [one, two, *many, named, *more]
+
+    answers = asyncio.run(enqueue())
+    assert asked
+    assert threading.main_thread() not in asked
+    monkeypatch.undo()
+    assert [harbor.job(answer).state for answer in answers] == ["scheduled", "ready", *["scheduled"] * 3]
 
 
 # --- Many ----------------------------------------------------------------------------------------------------

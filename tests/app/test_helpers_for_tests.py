@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from taskharbor import Backoff, Cancel, Context, Harbor, InvalidInput, Retry, Snooze, Status, Unrecoverable
+from taskharbor import (
+    Backoff,
+    Cancel,
+    Context,
+    Harbor,
+    InvalidInput,
+    PayloadTooLarge,
+    Retry,
+    Snooze,
+    Status,
+    Unrecoverable,
+)
+from taskharbor.core.limits import Limits
 from taskharbor.core.model import Progress
 from taskharbor.testing import assert_enqueued, drain, enqueued, in_memory, inline
 from taskharbor.testing.servers.postgres import GivenPostgres
@@ -110,7 +122,9 @@ def test_inline_errors_can_be_raised_where_the_job_was_enqueued(harbor: Harbor) 
         (Cancel("not needed"), "cancelled", 1),
         (Unrecoverable("no such user"), "dlq", 1),
         (Snooze(60), "scheduled", 1),
-        (Retry(delay=60), "dlq", 5),
+        (Retry(delay=60), "scheduled", 1),
+        (Retry(), "dlq", 5),
+        (Retry(delay=0), "dlq", 5),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else type(value).__name__,
 )
@@ -163,6 +177,50 @@ def _raw(type: str, payload: bytes) -> Any:
     from taskharbor import NewJob
 
     return NewJob(type, payload)
+
+
+def test_inline_a_result_that_is_too_large_ends_in_the_dlq_as_in_a_worker(harbor: Harbor) -> None:
+    harbor.task(name="large")(lambda: "x" * 2_000_000)
+    with inline(harbor):
+        job = harbor.job(harbor.enqueue("large"))
+        assert (job.state, job.reason) == ("dlq", "unrecoverable")
+        said = job.error
+    with in_memory(harbor):
+        id = harbor.enqueue("large").id
+        drain(harbor)
+        assert harbor.job(id).error == said
+    assert said.startswith("the handler succeeded, but its result cannot be kept: the result has 2,000,002 bytes")
+
+
+def test_the_limits_of_the_harbor_hold_in_its_stand_ins(tmp_path: Path) -> None:
+    harbor = Harbor(f"sqlite:///{tmp_path}/jobs.db", limits=Limits(max_payload_bytes=100, default_max_attempts=2))
+    task = harbor.task(name="t")(lambda text: text)
+    for stand_in in (inline, in_memory):
+        with stand_in(harbor):
+            assert harbor.job(task.enqueue("x")).max_attempts == 2
+            with pytest.raises(PayloadTooLarge):
+                task.enqueue("x" * 200)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+def test_inline_a_handler_that_would_end_the_program_has_failed_as_in_a_worker(
+    harbor: Harbor, error: BaseException
+) -> None:
+    @harbor.task(max_attempts=2)
+    def leave() -> None:
+        raise error
+
+    with inline(harbor):
+        job = harbor.job(leave.enqueue())
+        assert (job.state, job.reason, len(job.attempts)) == ("dlq", "max_attempts", 2)
+    with inline(harbor, raise_errors=True), pytest.raises(type(error)):
+        leave.enqueue()
+
+
+def test_inline_a_test_may_end_inside_a_handler(harbor: Harbor) -> None:
+    harbor.task(name="t")(lambda: pytest.fail("not to be called"))
+    with inline(harbor), pytest.raises(pytest.fail.Exception):
+        harbor.enqueue("t")
 
 
 def test_inline_an_interrupt_gives_the_job_back(harbor: Harbor) -> None:

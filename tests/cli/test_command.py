@@ -134,7 +134,7 @@ def test_an_interrupt_is_one_line_even_while_the_command_loads(
 
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     monkeypatch.delitem(sys.modules, "taskharbor.cli.command")
-    assert main(["--version"]) == 1
+    assert main(["--version"]) == 130
     assert capsys.readouterr() == ("", "taskharbor: interrupted\n")
 
 

@@ -96,7 +96,7 @@ def test_what_is_kept_can_be_looked_into_with_the_commands_that_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_chapters, "BURST_JOBS", 50)
-    assert main(["demo", "--keep", "a place"]) == 0
+    assert main(["demo", "--keep", "a place", "--without-spark"]) == 0
     text = capsys.readouterr().out
     assert Path("a place/demo.db").exists()
     commands = [line.strip() for line in text.splitlines() if line.startswith("  taskharbor --url")]

@@ -192,6 +192,15 @@ def test_ids_that_are_not_in_the_dlq_are_named(driver: Driver, say: Say) -> None
     assert "nope is not in the DLQ" in said
 
 
+def test_the_environment_confirms_no_purge(driver: Driver, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed(driver, 1)
+    monkeypatch.setenv("TASKHARBOR_YES", "1")
+    monkeypatch.setenv("TASKHARBOR_ALL", "1")
+    assert "say what to purge" in say("dlq", "purge", code=2)
+    assert "confirm with --yes" in say("dlq", "purge", "--all", code=2)
+    assert driver.counts()["dlq"] == 1
+
+
 def test_purge_removes_for_good_what_was_chosen(driver: Driver, run: Run) -> None:
     killed(driver, 3)
     kept = killed(driver, 1, type="other")

@@ -30,6 +30,23 @@ def test_flags_win_over_the_environment_and_that_over_the_file(monkeypatch: pyte
     assert resolved("jobs", "list", "--limit", "9").limit == 9
 
 
+@pytest.mark.parametrize("flag", ["yes", "all"])
+def test_what_confirms_must_be_typed(
+    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert getattr(resolved("dlq", "purge", f"--{flag}"), flag) is True
+    monkeypatch.setenv(f"TASKHARBOR_{flag.upper()}", "1")
+    assert getattr(resolved("dlq", "purge"), flag) is False
+    assert capsys.readouterr().err == (
+        f"taskharbor: TASKHARBOR_{flag.upper()} in the environment means nothing: type --{flag}\n"
+    )
+    resolved("jobs", "list")
+    assert capsys.readouterr().err == "", "where there is no such flag, nothing is said of it"
+    Path("taskharbor.toml").write_text(f"{flag} = true\n")
+    with pytest.raises(InvalidInput, match=f"type --{flag}"):
+        resolved("dlq", "purge")
+
+
 def test_the_file_is_found_in_the_directories_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("taskharbor.toml").write_text('[taskharbor]\nurl = "sqlite:///above.db"\n')
     below = tmp_path / "a" / "b"

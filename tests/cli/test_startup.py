@@ -16,7 +16,10 @@ HELP_LIMIT_S = 0.25
 TRIES = 7
 ROOMS = ("drivers", "app", "worker")
 
-_MEASURE_IMPORT = "import time; t = time.perf_counter(); import taskharbor; print(time.perf_counter() - t)"
+_MEASURE_IMPORT = (
+    "import time; t = time.perf_counter(); from taskharbor import Backoff, Job, TaskHarborError, Worker; "
+    "print(time.perf_counter() - t)"
+)
 
 
 def run(*words: str) -> str:
@@ -58,6 +61,51 @@ def test_importing_the_package_loads_no_optional_library_and_no_driver() -> None
     roots = {name.partition(".")[0] for name in loaded}
     assert not roots & {"psycopg", "pymysql", "sqlalchemy", "pydantic", "pyspark", "fastapi", "sqlite3", "asyncio"}
     assert not [name for name in loaded if name.startswith("taskharbor.drivers")]
+
+
+def test_the_command_begins_with_next_to_nothing() -> None:
+    """Until `main` runs, an interrupt would show a traceback."""
+    script = "import sys; before = set(sys.modules); from taskharbor.cli import main; print(*set(sys.modules) - before)"
+    assert set(run("-c", script).split()) <= {"taskharbor", "taskharbor.cli", "__future__"}
+
+
+INTERRUPTED_IN = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["taskharbor", "jobs", "list"]
+from taskharbor.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["taskharbor.cli.command", "argparse", "taskharbor.cli.worker", "taskharbor.cli.later"]
+)
+def test_an_interrupt_while_the_command_loads_ends_it_without_a_word(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN.format(module=module)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_of_a_verb_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN.format(module="taskharbor.drivers.opening")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "taskharbor: interrupted\n")
+
+
+def test_an_interrupt_that_is_to_be_ignored_is_ignored() -> None:
+    """As `nohup` and shells do for what runs in the background."""
+    script = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPTED_IN.format(module="argparse")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "it went on, and there is no store"
+    assert "does not exist" in done.stderr
 
 
 def test_the_module_is_the_command() -> None:

@@ -24,6 +24,7 @@ from taskharbor.core.errors import (
     SchemaMissing,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 from taskharbor.core.fleet import Worker
@@ -94,12 +95,12 @@ def refused(url: str, error: type[Exception], message: str) -> str:
 def test_a_wrong_password_is_refused_and_never_printed(server_url: str) -> None:
     parts = urlsplit(server_url)
     wrong = parts._replace(netloc=f"{parts.username}:hush-secret@{parts.hostname}:{parts.port}").geturl()
-    assert "hush" not in refused(wrong, StoreUnavailable, "check the user and password in the URL")
+    assert "hush" not in refused(wrong, StoreRefused, "check the user and password in the URL")
 
 
 def test_a_database_that_is_not_there_is_named_as_the_trouble(server_url: str) -> None:
     wrong = urlsplit(server_url)._replace(path="/nowhere").geturl()
-    refused(wrong, StoreUnavailable, "no such database: create it")
+    refused(wrong, StoreRefused, "no such database: create it")
 
 
 def test_a_server_that_is_not_running_is_named_as_the_trouble(server_url: str) -> None:
@@ -213,7 +214,7 @@ def test_a_store_that_cannot_be_created_is_not_answered_with_migrate(kind: str, 
 def test_a_place_where_nobody_can_write_is_named(tmp_path: Path) -> None:
     with open_driver("sqlite:////proc/jobs.db") as driver, pytest.raises(StoreReadOnly, match="cannot be created"):
         driver.migrate()
-    with open_driver(f"sqlite:///{tmp_path}/no/jobs.db") as driver, pytest.raises(StoreUnavailable, match="directory"):
+    with open_driver(f"sqlite:///{tmp_path}/no/jobs.db") as driver, pytest.raises(StoreRefused, match="directory"):
         driver.migrate()
 
 

@@ -79,7 +79,8 @@ class Site:
             text = (self.directory / "ran").read_text()
         except FileNotFoundError:
             return []
-        lines = [line.split() for line in text.splitlines()]
+        whole, _, _ = text.rpartition("\n")  # what follows is being written at this moment
+        lines = [line.split() for line in whole.splitlines()]
         return [(what, job, int(pid), int(fence)) for what, job, pid, fence in lines]
 
     def noted(self, what: str) -> list[str]:

@@ -45,6 +45,8 @@ class FaultySink(BatchSink):
                 raise RuntimeError("failed after its insert")
             if first and self.fault == "worker dies":
                 os._exit(1)
+            if first and self.fault == "executor dies":
+                kill_executor()
             if first and self.fault == "task is slow":
                 time.sleep(60)
         return message
@@ -70,6 +72,15 @@ class FaultySink(BatchSink):
         os._exit(1)
 
 
+def kill_executor() -> None:
+    """In a Python process of Spark: end the executor that it belongs to, its grandparent, as a machine that is gone."""
+    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+    executor = int(daemon.rpartition(")")[2].split()[1])
+    assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
+    os.kill(executor, signal.SIGKILL)
+    time.sleep(60)  # Spark ends this process, now that the executor is gone
+
+
 def orders(spark: Any, count: int) -> Any:
     """The same rows on every call."""
     text = functions.format_string('{"order":%d}', "id")
@@ -78,8 +89,8 @@ def orders(spark: Any, count: int) -> Any:
     )
 
 
-def main(master: str, count: str, fault: str, marks: str, key: str, *urls: str) -> None:
-    """Load the same rows into one store after the other; `key` is the name of a column, or -."""
+def started(master: str) -> Any:
+    """A Spark that speculates soon, and whose executors find the tests."""
     from taskharbor.pipeline import session
 
     quick = {
@@ -95,6 +106,17 @@ def main(master: str, count: str, fault: str, marks: str, key: str, *urls: str) 
     }
     spark = session(master, **quick)
     spark.dataSource.register(FaultySource)
+    return spark
+
+
+def main(master: str, count: str, fault: str, marks: str, key: str, *urls: str) -> None:
+    """Load the same rows into one store after the other; `key` is the name of a column, or -."""
+    spark = started(master)
+    load_all(spark, count, fault, marks, key, *urls)
+    spark.stop()
+
+
+def load_all(spark: Any, count: str, fault: str, marks: str, key: str, *urls: str) -> None:
     for number, url in enumerate(urls):
         place = Path(marks) / str(number)
         place.mkdir()
@@ -104,7 +126,6 @@ def main(master: str, count: str, fault: str, marks: str, key: str, *urls: str) 
         frame = orders(spark, int(count))
         chosen = frame.select("payload") if key == "-" else frame
         chosen.write.format("faulty").mode("append").options(**options).save()
-    spark.stop()
 
 
 if __name__ == "__main__":

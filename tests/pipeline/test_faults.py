@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -17,8 +18,9 @@ from tests.pipeline.lives import live
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import StoreUnavailable
 from taskharbor.drivers import open_driver
-from taskharbor.pipeline import delta, run
+from taskharbor.pipeline import bronze, delta, follow, run, runs, silver
 from taskharbor.pipeline.lake_schemas import TABLES
+from taskharbor.pipeline.runs import RunReport
 from taskharbor.testing.servers import postgres_server
 
 if TYPE_CHECKING:
@@ -54,6 +56,29 @@ def test_a_run_killed_at_any_commit_is_finished_by_the_next_one(
         assert_exact(sqlite_driver, lake)
         assert len({row["batch"] for row in rows_of(lake, "gold/audit")}) == 2, (when, table)
         shutil.rmtree(lake)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_killed_at_the_commit_of_its_rejects_keeps_each_of_them_once(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, when: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(silver, "OUTCOMES", tuple(name for name in silver.OUTCOMES if name != "snoozed"))
+    live(sqlite_driver)
+
+    def die(now: str, name: str, batch: int) -> None:
+        if (now, name) == (when, "silver/rejects"):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "commit_point", die)
+        with pytest.raises(Killed):
+            run(sqlite_url, tmp_path / "lake", spark=spark)
+    assert run(sqlite_url, tmp_path / "lake", spark=spark).recovered
+    attempts = [row for row in feed(sqlite_driver) if row.attempt]
+    assert len(rows_of(tmp_path / "lake", "silver/rejects")) == 1
+    assert len(rows_of(tmp_path / "lake", "silver/attempts")) == len(attempts) - 1
+    by_day = [row["started"] for row in rows_of(tmp_path / "lake", "gold/throughput") if row["grain"] == "day"]
+    assert sum(by_day) == len(attempts) - 1
 
 
 @pytest.mark.process
@@ -128,3 +153,126 @@ def test_a_store_that_was_restarted_goes_on_where_it_was(spark: SparkSession, tm
         run(url, tmp_path / "lake", spark=spark)
         assert_exact(driver, tmp_path / "lake")
         driver.close()
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of a few rows go the way of large ones."""
+    monkeypatch.setattr(bronze, "SMALL_ROWS", 5)
+    monkeypatch.setattr(runs, "SMALL_ROWS", 5)
+
+
+def test_a_large_batch_is_read_by_executors_and_arrives_once(
+    spark: SparkSession, driver: Driver, store_url: str, tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    by_executors = bronze._write_by_executors
+    monkeypatch.setattr(
+        bronze, "_write_by_executors", lambda *words: asked.append(len(words[2])) or by_executors(*words)
+    )
+    live(driver, rounds=3)
+    assert run(store_url, tmp_path / "lake", spark=spark).batches == 1
+    assert_exact(driver, tmp_path / "lake")
+    # The store in files is for one process, so the driver reads it alone, however much there is.
+    assert asked == ([] if store_url.startswith("json") else [4])
+
+
+def test_after_a_run_the_session_is_the_callers_again(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    assert type(spark).getActiveSession() is spark
+    there = sum(sqlite_driver.counts().values())
+    frame = spark.range(3).selectExpr("to_json(struct(id)) AS payload")
+    frame.write.format("taskharbor").mode("append").options(url=sqlite_url, type="t").save()
+    assert sum(sqlite_driver.counts().values()) == there + 3
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("rows", ["small", "large"])
+def test_a_store_that_is_restarted_in_the_midst_of_a_run_loses_nothing(
+    spark: SparkSession, tmp_path: Path, rows: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rows == "large":
+        request.getfixturevalue("large")
+    with postgres_server() as server:
+        url = server.create_database()
+        with open_driver(url) as driver:  # type: ignore[attr-defined]
+            driver.migrate()
+            live(driver, rounds=2)
+
+        def away(stage: str) -> None:
+            if stage.endswith("bronze"):
+                server.kill()
+
+        with pytest.raises(StoreUnavailable):
+            run(url, tmp_path / "lake", spark=spark, progress=away)
+        assert rows_of(tmp_path / "lake", "bronze/history") == []
+        server.start()
+
+        def restarted(when: str, table: str, batch: int) -> None:
+            if (when, table) == ("after", "bronze/history"):
+                server.restart()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(delta, "commit_point", restarted)
+            try:
+                run(url, tmp_path / "lake", spark=spark)
+            except StoreUnavailable:
+                assert rows_of(tmp_path / "lake", "gold/audit") == []
+        run(url, tmp_path / "lake", spark=spark)
+        with open_driver(url) as driver:  # type: ignore[attr-defined]
+            assert_exact(driver, tmp_path / "lake")
+
+
+@pytest.mark.server
+def test_following_waits_for_a_store_that_is_restarted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres_server() as server:
+        url = server.create_database()
+        driver = open_driver(url)
+        driver.migrate()
+        live(driver)
+        heard: list[str] = []
+        back = threading.Timer(1.0, server.start)
+
+        def progress(stage: str) -> None:
+            heard.append(stage)
+            if stage == "batch 2: bronze" and heard.count(stage) == 1:
+                server.kill()
+                back.start()
+
+        def on_report(report: RunReport) -> bool:
+            if report.last_batch == 1:
+                live(driver, first=1)
+            return report.last_batch == 2
+
+        follow(url, tmp_path / "lake", spark=spark, every_s=0.1, on_report=on_report, progress=progress)
+        back.join()
+        assert any("cannot be reached" in stage for stage in heard)
+        driver.close()
+        with open_driver(url) as again:  # type: ignore[attr-defined]
+            assert_exact(again, tmp_path / "lake")
+
+
+def test_a_batch_whose_first_half_is_there_already_is_not_taken_in_twice(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, large: None, monkeypatch: Any
+) -> None:
+    live(sqlite_driver, rounds=2)
+
+    def die(when: str, table: str, batch: int) -> None:
+        if (when, table) == ("after", "gold/failures"):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "commit_point", die)
+        with pytest.raises(Killed):
+            run(sqlite_url, tmp_path / "lake", spark=spark)
+    before = versions(tmp_path / "lake")
+    assert run(sqlite_url, tmp_path / "lake", spark=spark).recovered
+    after = versions(tmp_path / "lake")
+    assert after["bronze/history"] == before["bronze/history"]
+    assert after["gold/failures"] == before["gold/failures"]
+    assert_exact(sqlite_driver, tmp_path / "lake")

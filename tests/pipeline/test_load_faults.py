@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -70,50 +68,6 @@ def test_a_task_that_failed_after_its_insert_is_retried_and_counts_once(
         assert total(url) == COUNT
         assert again(spark, url) == (0, COUNT)
         assert total(url) == COUNT
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def two_hosts(tmp_path: Path) -> Iterator[str]:
-    """The master of a cluster with two workers that pass for two hosts: Spark never speculates on the same one."""
-    import pyspark
-
-    from taskharbor.pipeline.java import ensure_java
-
-    ensure_java()
-    home = Path(pyspark.__file__).parent
-    start = str(home / "bin" / "spark-class")
-    master = f"spark://127.0.0.1:{(port := _free_port())}"
-    shared = {"cwd": tmp_path, "env": {**os.environ, "SPARK_HOME": str(home)}, "stderr": subprocess.DEVNULL}
-    deploy = "org.apache.spark.deploy"
-    words = [[start, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    for host in ("127.0.0.1", "localhost"):
-        place = ["--host", host, "--webui-port", "0", "--work-dir", str(tmp_path / f"work-{host}")]
-        words.append([start, f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "700M", master])
-    running = [subprocess.Popen(line, **shared) for line in words]  # type: ignore[call-overload]
-    yield master
-    for process in reversed(running):
-        process.terminate()
-    for process in running:
-        process.wait(30)
-
-
-def test_of_speculative_attempts_only_the_committed_one_counts(
-    spark: SparkSession, two_hosts: str, postgres: Any, tmp_path: Path
-) -> None:
-    url = postgres.create_database()
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    done = run(two_hosts, "task is slow", marks, "-", url)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert (marks / "0" / "attempt-1").exists()
-    assert total(url) == COUNT
-    assert again(spark, url) == (0, COUNT)
 
 
 @pytest.mark.parametrize("key", ["-", "order"], ids=["by content", "by key"])

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 import pytest
 from tests.worker.conftest import Start
-from tests.worker.crew import apause, finished, outcomes, pause, until
+from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
 
-from taskharbor import Context, Harbor, LeaseLost
+from taskharbor import Context, Harbor, LeaseLost, StoreUnavailable
 from taskharbor.core.model import Progress, Settlement
 from taskharbor.testing.times import HOUR
 from taskharbor.worker import heartbeat
@@ -338,7 +338,7 @@ def test_a_timeout_of_the_handlers_own_is_an_error_like_any_other(harbor: Harbor
     assert harbor.job(job).attempts[0].error.endswith("TimeoutError")
 
 
-def test_a_thread_past_its_timeout_is_reported_and_its_lease_left_to_run_out(
+def test_a_thread_past_its_timeout_is_reported_and_its_attempt_has_failed_before_its_lease_ends(
     harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     door, told = threading.Event(), threading.Event()
@@ -356,13 +356,74 @@ def test_a_thread_past_its_timeout_is_reported_and_its_lease_left_to_run_out(
     worker = start(lease_s=LEASE_S, concurrency=2, poll_interval_s=0.05)
     assert told.wait(10), "the handler is told"
     [view] = finished(harbor, job)
-    assert (view.result, outcomes(view)) == ("second try", ["lapsed", "succeeded"])
+    assert (view.result, outcomes(view)) == ("second try", ["retried", "succeeded"])
+    assert view.attempts[0].error == "timed out after 0.1 s, and its thread cannot be ended"
+    assert (view.record.deliveries, view.record.attempts) == (2, 1), "every delivery is explained"
     door.set()
-    until(lambda: worker.tally.lost == 1)
+    until(lambda: not worker._lanes[0].running, "the first handler ends, too late")
     worker.stop()
-    assert harbor.job(job).result == "second try"
+    assert (harbor.job(job).result, outcomes(harbor.job(job))) == ("second try", ["retried", "succeeded"])
+    assert (worker.tally.retried, worker.tally.done, worker.tally.lost) == (1, 1, 0)
     [line] = [record for record in caplog.records if "past its timeout" in record.getMessage()]
     assert (line.levelno, line.__dict__["job"], line.__dict__["attempt"]) == (logging.ERROR, job.id, 1)
+
+
+def test_a_thread_that_always_runs_into_its_timeout_ends_by_its_attempts_and_not_as_a_crash_loop(
+    harbor: Harbor, start: Start
+) -> None:
+    door = threading.Event()
+
+    @harbor.task(timeout=0.05, max_attempts=2)
+    def long() -> None:
+        pause(door)
+
+    job = long.enqueue()
+    worker = start(lease_s=LEASE_S, concurrency=4, poll_interval_s=0.05)
+    [view] = finished(harbor, job)
+    door.set()
+    assert (view.state, view.reason, outcomes(view)) == ("dlq", "max_attempts", ["retried", "dead"])
+    until(lambda: (worker.tally.retried, worker.tally.dead) == (1, 1))
+
+
+def test_a_lease_that_a_handler_made_long_does_not_hide_its_timeout(harbor: Harbor, start: Start) -> None:
+    door = threading.Event()
+
+    @harbor.task(timeout=0.2, max_attempts=1)
+    def long(context: Context) -> None:
+        context.extend(3600)
+        pause(door)
+
+    job = long.enqueue()
+    start(lease_s=LEASE_S)
+    [view] = finished(harbor, job)
+    door.set()
+    assert (view.state, view.reason) == ("dlq", "max_attempts")
+
+
+def test_a_thread_past_its_timeout_whose_store_is_away_loses_its_lease(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    harbor, wrapped = wrapped_harbor(url)
+    door = threading.Event()
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("connection refused")
+
+    @harbor.task(timeout=0.1)
+    def long() -> None:
+        pause(door)
+
+    long.enqueue()
+    worker = harbor.worker(fleet=False, lease_s=LEASE_S)
+    worker.start()
+    until(lambda: any(held.overdue for held in worker._crew.registry.snapshot()))
+    wrapped.instead = {"settle": away}
+    until(lambda: worker.tally.lost == 1)
+    wrapped.instead = {}
+    door.set()
+    worker.stop()
+    wrapped.driver.close()
+    assert "the lease ran out" in caplog.text
 
 
 def test_a_thread_that_ends_soon_after_its_timeout_is_still_heard(harbor: Harbor, start: Start) -> None:
@@ -395,7 +456,7 @@ def test_a_coroutine_that_swallows_its_timeout_and_returns_has_failed(harbor: Ha
 
 
 @pytest.mark.parametrize("how", ["swallows", "blocks"])
-def test_a_coroutine_that_cannot_be_ended_is_reported_and_its_lease_left_to_run_out(
+def test_a_coroutine_that_cannot_be_ended_is_reported_and_its_attempt_has_failed(
     harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(heartbeat, "TO_STOP_S", 0.1)
@@ -414,10 +475,11 @@ def test_a_coroutine_that_cannot_be_ended_is_reported_and_its_lease_left_to_run_
 
     job = long.enqueue()
     worker = start(lease_s=LEASE_S, concurrency=1)
-    until(lambda: worker.tally.lost == 1, "the lease is lost")
+    until(lambda: worker.tally.retried == 1, "the attempt has failed")
     second = start(lease_s=LEASE_S, poll_interval_s=0.05)
     [view] = finished(harbor, job)
-    assert (view.result, outcomes(view)) == ("second try", ["lapsed", "succeeded"])
+    assert (view.result, outcomes(view)) == ("second try", ["retried", "succeeded"])
+    assert view.attempts[0].error == "timed out after 0.1 s, and it blocks the event loop or heeds no cancel"
     door.set()
     until(lambda: not worker._lanes[0].running, "the handler ends")
     worker.stop()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,6 +185,59 @@ def test_jobs_that_waited_out_their_lease_in_an_outage_are_not_begun(
     away.come_back()
     finished(harbor, *behind)
     assert sorted(number for number in ran if number >= 1_000) == list(range(1_000, 1_020))
+
+
+HOLDS_THE_FILE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE th_jobs SET priority = priority")
+print("in the midst of it", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL])
+def test_a_process_that_is_frozen_in_mid_write_locks_a_sqlite_file_and_workers_go_on_when_it_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, end: signal.Signals
+) -> None:
+    path = tmp_path / "jobs.db"
+    with Harbor(f"sqlite:///{path}?busy_timeout=1") as harbor:
+
+        @harbor.task
+        def work() -> str:
+            return "done"
+
+        first, second = work.enqueue(), work.using(queue="other").enqueue()
+        frozen = subprocess.Popen(
+            [sys.executable, "-c", HOLDS_THE_FILE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert frozen.stdin is not None
+        assert frozen.stdout is not None
+        try:
+            frozen.stdout.readline()
+            frozen.send_signal(signal.SIGSTOP)
+            with pytest.raises(StoreUnavailable, match="a process that was stopped"):
+                work.enqueue()
+            worker = harbor.worker(["default", "other"], lease_s=5)
+            running = threading.Thread(target=worker.run)
+            running.start()
+            until(lambda: "the store cannot be used" in caplog.text)
+            assert [harbor.job(job).state for job in (first, second)] == ["ready", "ready"], "it can still be read"
+            frozen.send_signal(end)
+            frozen.stdin.close()
+            assert [view.result for view in finished(harbor, first, second)] == ["done", "done"]
+            until(lambda: "the store is back" in caplog.text)
+            worker._stopping.set()
+            running.join(30)
+            assert not running.is_alive()
+        finally:
+            frozen.kill()
+            frozen.wait()
+            frozen.stdout.close()
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("the store cannot be used" in message for message in messages) == 1
 
 
 def test_a_worker_can_stop_while_the_store_is_away(

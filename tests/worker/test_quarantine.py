@@ -61,6 +61,24 @@ def test_a_suspect_runs_alone_and_everything_else_runs_too(harbor: Harbor, start
     assert all(outcomes(view) == ["succeeded"] for view in views[4:]), "to be given back unbegun is no attempt"
 
 
+def test_while_a_suspect_runs_no_other_one_is_held_to_go_down_with_it(harbor: Harbor, start: Start) -> None:
+    door, begun = threading.Event(), threading.Event()
+
+    @harbor.task
+    def suspect() -> None:
+        begun.set()
+        pause(door)
+
+    suspects = suspicious(harbor, "suspect", 3)
+    start(concurrency=4, poll_interval_s=0.05)
+    assert begun.wait(10)
+    until(lambda: sorted(harbor.job(job).state for job in suspects) == ["ready", "ready", "running"])
+    door.set()
+    views = finished(harbor, *suspects)
+    assert {view.state for view in views} == {"done"}
+    assert {view.record.deliveries - view.record.forgiven for view in views} == {3}, "to stand back costs no delivery"
+
+
 def test_a_job_with_one_unexplained_delivery_is_not_suspected(
     harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -119,10 +119,24 @@ def test_every_name_that_a_schedule_may_have_works(driver: Driver, name: str) ->
     assert run_schedules(driver, NOON + MINUTE) == 0
 
 
-def test_a_schedule_that_never_fires_again_is_left_alone(driver: Driver) -> None:
-    add(driver, spec="0 0 30 2 *")
-    assert driver.get_schedule("report").next_run_at is None
-    assert run_schedules(driver, NOON + DAY) == 0
+@pytest.mark.parametrize("spec", ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 0 30 FEB ?"])
+def test_a_schedule_that_never_fires_is_refused_where_it_is_defined(driver: Driver, spec: str) -> None:
+    with pytest.raises(InvalidInput, match=r"never fires.*correct its day"):
+        add(driver, spec=spec)
+    with pytest.raises(InvalidInput, match="never fires"):
+        driver.put_schedule(Schedule("report", spec, "report.make", timezone="Europe/Paris"), now=NOON)
+    assert list(driver.schedules()) == []
+
+
+def test_one_that_never_fires_and_is_there_all_the_same_is_reported_once(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kept by an older version."""
+    old = Schedule("report", "0 0 30 2 *", "report.make", updated_at=NOON)
+    scheduler = Scheduler(Flawed(driver, schedules=lambda: [old]))  # type: ignore[arg-type]
+    assert [scheduler.tick(NOON + days * DAY) for days in (1, 2)] == [0, 0]
+    [line] = [record.getMessage() for record in caplog.records if "never fires" in record.getMessage()]
+    assert "report" in line
 
 
 def test_a_schedule_put_without_a_first_tick_is_given_one(driver: Driver) -> None:

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import threading
 import time
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.worker.conftest import Start
 from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
 
-from taskharbor import Backoff, Cancel, Context, Harbor, InvalidInput, Snooze, StoreUnavailable
+from taskharbor import (
+    Backoff,
+    Cancel,
+    Context,
+    Harbor,
+    InvalidInput,
+    SchemaMissing,
+    Snooze,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+)
 from taskharbor.core.model import Status
+from taskharbor.worker.held import Held
 
 # --- Draining ----------------------------------------------------------------------------------------------
 
@@ -126,6 +143,68 @@ def test_max_jobs_beyond_what_there_is_lets_drain_end(harbor: Harbor) -> None:
 
     note.enqueue_many([{}] * 5)
     assert harbor.worker(["default", "b"], fleet=False, max_jobs=50).drain().done == 5
+
+
+def test_a_job_that_a_slot_did_not_begin_does_not_count(harbor: Harbor, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, late = [], [True, True]
+    monkeypatch.setattr("taskharbor.worker.slots._is_expired", lambda *_: bool(late) and late.pop())
+
+    @harbor.task
+    def note() -> None:
+        ran.append(1)
+
+    @harbor.task
+    async def anote() -> None:
+        ran.append(1)
+
+    for task in (note, anote):
+        task.enqueue_many([{}] * 3)
+    tally = harbor.worker(fleet=False, max_jobs=4).run()
+    assert (tally.done, len(ran), tally.released) == (4, 4, 2)
+
+
+def test_a_job_whose_lease_is_lost_before_it_began_does_not_count(harbor: Harbor, start: Start) -> None:
+    @harbor.task
+    def note() -> None: ...
+
+    worker = start("another", max_jobs=5)
+    note.enqueue()
+    [leased] = harbor.driver.reserve("default")
+    held = Held(leased, note, time.monotonic(), 30.0)
+    worker._allowance.took(0, 1)
+    worker._heartbeat._lose(held)
+    worker._claimers[0]._return(held)
+    assert worker._allowance._taken == 0, "it was taken once, and is given back once"
+
+
+# --- Settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("lease_s", value) for value in (0, -1, math.nan, math.inf, 10**400, True, "30", None)),
+        *(("grace_s", value) for value in (-1, -0.5, math.nan, math.inf, "25", None)),
+        *(("poll_interval_s", value) for value in (0, math.nan, math.inf)),
+        *(("batch", value) for value in (0, 1.5, -3, math.nan, True, "500", None)),
+        *(("concurrency", value) for value in (0, 2.5, -1, False)),
+        *(("max_jobs", value) for value in (0, 1.5, -1)),
+        *(("retention", value) for value in (30, timedelta(days=-1))),
+        ("queues", {"default": 0}),
+        ("queues", {"default": 1.5}),
+        ("queues", []),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_setting_that_makes_no_sense_is_refused_where_it_is_given(harbor: Harbor, name: str, value: object) -> None:
+    harbor.task(name="t")(lambda: None)
+    with pytest.raises(InvalidInput, match=name if name != "queues" else "queue"):
+        harbor.worker(**{name: value})
+
+
+def test_settings_at_their_bounds_are_taken(harbor: Harbor) -> None:
+    harbor.task(name="t")(lambda: None)
+    harbor.worker(grace_s=0, lease_s=0.1, batch=1, concurrency=1, max_jobs=1, retention=timedelta(0))
 
 
 # --- Stopping ----------------------------------------------------------------------------------------------
@@ -316,17 +395,95 @@ def test_a_worker_that_cannot_start_says_why_and_can_be_stopped_and_started_agai
     worker.stop()
 
 
-def test_a_worker_that_could_not_start_can_be_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [StoreRefused("wrong password"), SchemaMissing("no tables"), StoreReadOnly("no writes"), StoreFull("full")]
+)
+def test_what_waiting_cannot_cure_ends_a_worker_at_its_start(tmp_path: Path, error: StoreError) -> None:
     harbor, wrapped = wrapped_harbor(f"memory://{tmp_path.name}")
 
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    wrapped.instead = {"now": refuse}
+    worker = harbor.worker(take_all=True)
+    with pytest.raises(type(error)):
+        worker.run()
+    worker.stop()
+
+
+@pytest.mark.parametrize("what", ["now", "heartbeat"])
+def test_a_worker_that_starts_while_the_store_is_away_says_so_once_and_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    harbor, wrapped = wrapped_harbor(f"memory://{tmp_path.name}")
+    tries: list[int] = []
+
     def away(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the store is away")
+        tries.append(1)
+        raise StoreUnavailable("connection refused")
+
+    @harbor.task
+    def work() -> str:
+        return "ran"
+
+    job = work.enqueue()
+    wrapped.instead = {what: away}
+    worker = harbor.worker()
+    running = threading.Thread(target=worker.run)
+    running.start()
+    until(lambda: len(tries) >= 3, "it tries again and again")
+    wrapped.instead = {}
+    assert finished(harbor, job)[0].result == "ran"
+    until(lambda: "the store is back" in caplog.text)
+    worker._stopping.set()
+    running.join(20)
+    assert not running.is_alive()
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("the store cannot be used" in message for message in messages) == 1
+
+
+def test_a_worker_that_waits_for_its_store_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskharbor.worker.outage.FIRST_WAIT_S", 600.0)
+    harbor, wrapped = wrapped_harbor(f"memory://{tmp_path.name}")
+    tried = threading.Event()
+
+    def away(*_: object, **__: object) -> None:
+        tried.set()
+        raise StoreUnavailable("connection refused")
 
     wrapped.instead = {"now": away}
     worker = harbor.worker(take_all=True)
-    with pytest.raises(StoreUnavailable):
-        worker.run()
+    running = threading.Thread(target=worker.run)
+    running.start()
+    assert tried.wait(10)
     worker.stop()
+    running.join(20)
+    assert not running.is_alive()
+
+
+@pytest.mark.parametrize("how", ["swallows", "to a thread"])
+def test_a_coroutine_that_does_not_stop_does_not_hold_up_the_worker(harbor: Harbor, how: str) -> None:
+    door, begun = threading.Event(), threading.Event()
+
+    @harbor.task
+    async def stubborn() -> None:
+        begun.set()
+        if how == "to a thread":
+            await asyncio.to_thread(pause, door)
+        while not door.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await apause(door)
+
+    job = stubborn.enqueue()
+    worker = harbor.worker(fleet=False, grace_s=0)
+    worker.start()
+    assert begun.wait(10)
+    began = time.monotonic()
+    worker.stop()
+    took_s = time.monotonic() - began
+    door.set()
+    assert took_s < 4, "longer than its own five seconds would be"
+    assert harbor.job(job).state == "ready"
 
 
 def test_a_thread_that_sees_the_stop_and_returns_early_gives_its_job_back(harbor: Harbor) -> None:

@@ -6,21 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
 
 from taskharbor.app import waiting
+from taskharbor.app.defining import Defining, check_terms
 from taskharbor.app.lookup import JobView, id_of
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
-from taskharbor.app.naming import job_of, task_name
-from taskharbor.app.options import EnqueueOptions, Terms, unknown_option
-from taskharbor.app.periodic import schedule_of
+from taskharbor.app.naming import job_of, task_name, terms_of
+from taskharbor.app.options import EnqueueOptions, Terms
 from taskharbor.app.store import Store
-from taskharbor.app.task import Pool, Task
-from taskharbor.core.clock import utc_now
+from taskharbor.app.task import Task
 from taskharbor.core.codec import Codec, JsonCodec
 from taskharbor.core.contract import Answers, Driver, Duration
 from taskharbor.core.errors import InvalidInput
-from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, JobFilter, NewJob, Status
 from taskharbor.core.retry import Backoff
@@ -29,17 +27,12 @@ if TYPE_CHECKING:
     from taskharbor.core.model import Schedule
     from taskharbor.worker.runtime import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 DEFAULT_URL: Final = "sqlite:///taskharbor.db"
-_OF_ONE_JOB: Final = frozenset(("key", "id", "connection", "delay", "run_at", "expires_at"))
-_OF_TASKS: Final = EnqueueOptions.__optional_keys__ - _OF_ONE_JOB
 JobLike = str | Enqueued | JobView
 TaskLike = str | Task[Any, Any]
 
 
-class Harbor:
+class Harbor(Defining):
     """One store, and the tasks of one application.
 
     `url` is that of TASKHARBOR_URL when it is left out, else `sqlite:///taskharbor.db`. The store is opened when it
@@ -73,127 +66,13 @@ class Harbor:
         self.backoff = retry or Backoff()
         """The policy for failed attempts of tasks that have none of their own."""
         self._terms = Terms({"queue": queue, "tenant_id": tenant, "max_attempts": max_attempts, "timeout": timeout})
-        _check_terms("harbor", self._terms)
-        self._tasks: dict[str, Task[Any, Any]] = {}
-        self._schedules: dict[str, Schedule] = {}
-        self._scheduled: dict[str, Task[Any, Any]] = {}
+        check_terms("harbor", self._terms)
+        self._tasks = {}
+        self._schedules = {}
+        self._scheduled = {}
         self.tasks: Mapping[str, Task[Any, Any]] = MappingProxyType(self._tasks)
         self.schedules: Mapping[str, Schedule] = MappingProxyType(self._schedules)
         self._store = Store(self.url, driver, limits, migrate)
-
-    # --- Defining tasks --------------------------------------------------------------------------------------
-
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def task(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        max_retries: int | None = None,
-        timeout: Duration | None = None,
-        retry: Backoff | None = None,
-        unique: Sequence[str] = ("tenant", "type"),
-        key_ttl: Duration | None = None,
-        on_duplicate: str | None = None,
-        tenant: str | None = None,
-        meta: Mapping[str, str] | None = None,
-        pool: Pool | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-
-    def task(
-        self,
-        function: Callable[P, R] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        retry: Backoff | None = None,
-        pool: Pool | None = None,
-        **options: Any,
-    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-        """Make a task of a function, synchronous or not: `@harbor.task`, or `@harbor.task(queue="mail", …)`.
-
-        `name` is what jobs know it by, the function's own name unless given: keep it when the function is renamed,
-        or the jobs that wait lose their handler. `pool="process"` runs it in another process, for work that keeps a
-        core busy. `timeout` is in seconds or a timedelta. `unique` names the fields that, with the tenant, make up
-        the scope of a `key`.
-        """
-        if function is None:
-            return lambda decorated: self._define(decorated, name, retry, pool, options)
-        if isinstance(function, str):
-            raise InvalidInput(f"harbor.task takes options by name: harbor.task(name={function!r})")
-        return self._define(function, name, retry, pool, options)
-
-    def _define(
-        self,
-        function: Callable[P, R],
-        name: str | None,
-        retry: Backoff | None,
-        pool: Pool | None,
-        options: Mapping[str, Any],
-    ) -> Task[P, R]:
-        if isinstance(function, Task):
-            if name is None and retry is None and pool is None and not options and function._harbor is self:
-                return function
-            raise InvalidInput(
-                f"{function.name} is a task already: give the options once, and put @harbor.periodic above @harbor.task"
-            )
-        given = {key: value for key, value in options.items() if value is not None}
-        _check_names(given)
-        task = Task(self, function, self._terms.with_options(given), name=name, retry=retry, pool=pool)
-        _check_terms(task.name, task._terms)
-        known = self._tasks.get(task.name)
-        if known is not None and not known._is_again(function):
-            raise InvalidInput(
-                f"there is a task {task.name!r} already, {_whose(known.function)}: give {_whose(function)} "
-                f"another name, @harbor.task(name='…')"
-            )
-        self._tasks[task.name] = task
-        return task
-
-    def periodic(
-        self,
-        spec: str,
-        *,
-        timezone: str = "UTC",
-        name: str | None = None,
-        overlap: str = "skip",
-        arguments: Mapping[str, Any] | None = None,
-        **options: Unpack[EnqueueOptions],
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Have workers enqueue a task again and again: `@harbor.periodic("*/5 * * * *", timezone="Europe/Paris")`.
-
-        On a function, which becomes a task, or on a task. `spec` has five fields of cron, or six with seconds first,
-        or is `@every 10m`. Each tick makes one job however many workers there are; with `overlap="skip"` none while
-        the last one has not ended. A second schedule of one task needs a `name`.
-        """
-
-        def define(function: Callable[P, R]) -> Task[P, R]:
-            task: Task[P, R] = function if isinstance(function, Task) else self.task(function)
-            schedule = schedule_of(
-                task,
-                spec,
-                timezone=timezone,
-                name=name,
-                overlap=overlap,
-                arguments=arguments,
-                options=options,
-            )
-            known = self._scheduled.get(schedule.name)
-            # One that belongs to a task defined anew is that of the module before it was reloaded.
-            if known is not None and self._tasks.get(known.name) is known:
-                raise InvalidInput(f"there is a schedule {schedule.name!r} already: give this one another name=")
-            self._schedules[schedule.name] = schedule
-            self._scheduled[schedule.name] = task
-            return task
-
-        return define
 
     # --- Enqueueing ------------------------------------------------------------------------------------------
 
@@ -208,7 +87,8 @@ class Harbor:
     async def aenqueue(self, task: TaskLike, payload: Any = None, /, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """`enqueue` without holding up the event loop. The connection may be an asynchronous one."""
         await self._aopen()
-        job, terms = job_of(self, task, payload, options)
+        clock = await self._aclock(terms_of(self, task, options))
+        job, terms = job_of(self, task, payload, options, clock)
         return (await self._asend([job], terms.connection))[0]
 
     def enqueue_many(self, jobs: Iterable[Any], /, **options: Unpack[EnqueueOptions]) -> EnqueuedMany:
@@ -227,22 +107,24 @@ class Harbor:
         """`enqueue_many` without holding up the event loop."""
         await self._aopen()
         answers = EnqueuedMany()
-        for chunk in chunks(self._each(jobs, options)):
+        for chunk in chunks(self._each(jobs, options, await self._aclock())):
             answers.extend(await self._asend(chunk, options.get("connection")))
         return answers
 
-    def _each(self, jobs: Iterable[Any], options: EnqueueOptions) -> Iterator[NewJob]:
+    def _each(
+        self, jobs: Iterable[Any], options: EnqueueOptions, clock: Callable[[], datetime] | None = None
+    ) -> Iterator[NewJob]:
         for number, item in enumerate(jobs):
             match item:
                 case NewJob():
                     yield item
                 case (str() | Task() as task, payload):
-                    yield job_of(self, task, payload, options)[0]
+                    yield job_of(self, task, payload, options, clock)[0]
                 case {"type": task, **rest}:
                     payload = rest.pop("payload", None)
                     if "connection" in rest:
                         raise InvalidInput(f"item {number} has a connection of its own: give one to enqueue_many")
-                    yield job_of(self, task, payload, cast("EnqueueOptions", {**options, **rest}))[0]
+                    yield job_of(self, task, payload, cast("EnqueueOptions", {**options, **rest}), clock)[0]
                 case _:
                     raise InvalidInput(
                         f"item {number} is no job: give ('email.send', {{'to': …}}), or a mapping with type and "
@@ -344,6 +226,15 @@ class Harbor:
 
         return self.driver if self._store.is_open else await asyncio.to_thread(self._store.driver)
 
+    async def _aclock(self, terms: Terms | None = None) -> Callable[[], datetime]:
+        """The store's time for jobs with these terms, or with any, asked for where it holds up no event loop."""
+        import asyncio
+
+        if terms is not None and not terms.delay and terms.expires_in is None:
+            return self.now  # which nobody will ask
+        moment = await asyncio.to_thread(self.now)
+        return lambda: moment
+
     async def _asend(self, jobs: Sequence[NewJob], connection: Any) -> Answers:
         import asyncio
 
@@ -352,26 +243,5 @@ class Harbor:
         join: Callable[..., Any] | None = getattr(self.driver, "aenqueue", None)
         if join is None:
             raise InvalidInput(f"{type(self.driver).__name__} takes no asynchronous connections")
-        answers: Answers = await join(jobs, connection=connection)
+        answers: Answers = await join(jobs, (await self._aclock())(), connection=connection)
         return answers
-
-
-def _check_names(options: Mapping[str, Any]) -> None:
-    """Refuse what a task cannot have, above all what belongs to one of its jobs."""
-    for option in options:
-        if option in _OF_ONE_JOB:
-            raise InvalidInput(f"{option} belongs to one job, and not to a task: task.using({option}=…).enqueue(…)")
-        if option not in _OF_TASKS:
-            raise unknown_option(option, {"name", "retry", "pool", *_OF_TASKS})
-
-
-def _check_terms(whose: str, terms: Terms) -> None:
-    """Refuse options where they are written, not where they are first used."""
-    try:
-        admit([NewJob("check", b"", **{**terms.fields, "idempotency_key": "check"})], utc_now(), Limits())
-    except InvalidInput as error:
-        raise type(error)(f"{whose}: {error}") from None
-
-
-def _whose(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"

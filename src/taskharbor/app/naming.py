@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.app.options import EnqueueOptions, Terms
@@ -22,12 +23,25 @@ def task_name(task: str | Task[Any, Any]) -> str:
     raise InvalidInput(f"a task is given by its name or as it is, got {type(task).__name__}")
 
 
-def job_of(harbor: Harbor, task: str | Task[Any, Any], payload: Any, options: EnqueueOptions) -> tuple[NewJob, Terms]:
-    """The job that `harbor.enqueue` means, checked as far as its task is known here."""
+def terms_of(harbor: Harbor, task: str | Task[Any, Any], options: EnqueueOptions) -> Terms:
+    """The options that count for a job of this task."""
+    known = task if isinstance(task, Task) else harbor.tasks.get(task_name(task))
+    return (harbor._terms if known is None else known._terms).with_options(options)
+
+
+def job_of(
+    harbor: Harbor,
+    task: str | Task[Any, Any],
+    payload: Any,
+    options: EnqueueOptions,
+    clock: Callable[[], datetime] | None = None,
+) -> tuple[NewJob, Terms]:
+    """The job that `harbor.enqueue` means, checked as far as its task is known here. `clock` stands for the store's,
+    where asking that would hold up an event loop."""
     name = task_name(task)
     known = task if isinstance(task, Task) else harbor.tasks.get(name)
-    terms = (harbor._terms if known is None else known._terms).with_options(options)
-    return terms.new_job(name, _payload(harbor, known, payload), harbor.now), terms
+    terms = terms_of(harbor, task, options)
+    return terms.new_job(name, _payload(harbor, known, payload), clock or harbor.now), terms
 
 
 def _payload(harbor: Harbor, task: Task[Any, Any] | None, payload: Any) -> bytes:

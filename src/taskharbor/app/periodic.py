@@ -34,8 +34,7 @@ def schedule_of(
     from taskharbor.core.model import Schedule
     from taskharbor.core.schedule import Cron
 
-    if Cron.parse(spec, timezone).next_after(utc_now()) is None:
-        raise InvalidInput(f"{spec!r} never fires: there is no such day in any year. Correct its day or its month")
+    Cron.parse(spec, timezone).first_after(utc_now())
     for other in sorted(options.keys() - _TAKEN):
         if other in EnqueueOptions.__optional_keys__:
             raise InvalidInput(

@@ -24,12 +24,29 @@ def encode_result(task: str, value: Any, codec: Codec) -> bytes | None:
     except InvalidPayload:
         pass  # most results are JSON, so the others are found out by trying
     try:
+        _refuse_odd_keys(value)
         return codec.encode(_jsonable(value))
     except (InvalidPayload, ValueError, RecursionError) as error:
         raise InvalidPayload(
             f"{task}: its result, a {type(value).__name__}, cannot be stored ({error}): "
             "return JSON, or store it elsewhere and return a reference"
         ) from None
+
+
+def _refuse_odd_keys(value: Any) -> None:
+    """With pydantic installed the key 1 would be stored as "1", without it be refused, and two keys could become one:
+    so it is refused everywhere, as it is in arguments. Models have rules of their own."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidPayload(f"the key {key!r} is {type(key).__name__}, not text")
+            _refuse_odd_keys(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_odd_keys(inner)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            _refuse_odd_keys(getattr(value, field.name, None))
 
 
 def _jsonable(value: Any) -> Any:

@@ -26,6 +26,10 @@ class Store:
         self._lock = threading.Lock()
 
     @property
+    def limits(self) -> Limits | None:
+        return self._limits
+
+    @property
     def is_open(self) -> bool:
         return self._driver is not None
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 from taskharbor.app.binding import CONTEXT, Binding
@@ -29,7 +29,7 @@ Pool = Literal["thread", "process", "async"]
 _POOLS = ("thread", "process", "async")
 
 
-class Enqueueing:
+class Enqueueing(Generic[P]):
     """What a task and `task.using(…)` have in common. Arguments are checked before anything is stored."""
 
     _harbor: Harbor
@@ -41,25 +41,26 @@ class Enqueueing:
     def _type(self) -> str:
         raise NotImplementedError
 
-    def new_job(self, /, *args: Any, **kwargs: Any) -> NewJob:
+    def new_job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The checked job, not enqueued yet: for `harbor.enqueue_many`, where jobs of many kinds go together."""
         return self._terms.new_job(self._type(), self._payload(args, kwargs), self._harbor.now)
 
-    def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Store a job that calls the function with these arguments. It is there when this returns; with
         `using(connection=…)`, it is there exactly if that transaction is committed."""
         job = self.new_job(*args, **kwargs)
         return self._harbor.driver.enqueue((job,), connection=self._terms.connection)[0]
 
-    def delay(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+    def delay(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Another name for `enqueue`. To have a job run later: `using(delay=60).enqueue(…)`."""
         return self.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """`enqueue` without holding up the event loop. The connection may be an asynchronous one."""
         await self._harbor._aopen()
-        answers = await self._harbor._asend([self.new_job(*args, **kwargs)], self._terms.connection)
-        return answers[0]
+        payload = self._payload(args, kwargs)
+        job = self._terms.new_job(self._type(), payload, await self._harbor._aclock(self._terms))
+        return (await self._harbor._asend([job], self._terms.connection))[0]
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> EnqueuedMany:
         """One job for each item, which has the arguments by name. Any number of items, of which only some thousand
@@ -75,12 +76,14 @@ class Enqueueing:
         """`enqueue_many` without holding up the event loop."""
         await self._harbor._aopen()
         answers = EnqueuedMany()
-        for chunk in chunks(self._jobs(items)):
+        for chunk in chunks(self._jobs(items, await self._harbor._aclock(self._terms))):
             answers.extend(await self._harbor._asend(chunk, self._terms.connection))
         return answers
 
-    def _jobs(self, items: Iterable[Mapping[str, Any]]) -> Iterator[NewJob]:
-        name, new_job, now = self._type(), self._terms.new_job, self._harbor.now
+    def _jobs(
+        self, items: Iterable[Mapping[str, Any]], clock: Callable[[], datetime] | None = None
+    ) -> Iterator[NewJob]:
+        name, new_job, now = self._type(), self._terms.new_job, clock or self._harbor.now
         for number, item in enumerate(items):
             if not isinstance(item, Mapping):
                 raise InvalidArguments(
@@ -93,7 +96,7 @@ class Enqueueing:
             yield new_job(name, payload, now)
 
 
-class Task(Enqueueing, Generic[P, R]):
+class Task(Enqueueing[P], Generic[P, R]):
     """What `@harbor.task` makes of a function."""
 
     __name__: str
@@ -159,7 +162,7 @@ class Task(Enqueueing, Generic[P, R]):
                 ) from None
         return self._prepared
 
-    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call:
+    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """The same task with other options: `send.using(queue="slow", delay=60).enqueue(to="ada")`."""
         return Call(self, self._terms.with_options(options))
 
@@ -198,15 +201,15 @@ class Task(Enqueueing, Generic[P, R]):
         return f"Task({self.name!r}, queue={self.queue!r})"
 
 
-class Call(Enqueueing):
+class Call(Enqueueing[P]):
     """A task with options of its own, made by `using`."""
 
-    def __init__(self, task: Task[Any, Any], terms: Terms) -> None:
+    def __init__(self, task: Task[P, Any], terms: Terms) -> None:
         self.task = task
         self._harbor = task._harbor
         self._terms = terms
 
-    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call:
+    def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """These options and others; the later ones count."""
         return Call(self.task, self._terms.with_options(options))
 

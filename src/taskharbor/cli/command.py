@@ -69,8 +69,10 @@ examples:
 The store is --url, else that of the application (-A), else the environment's TASKHARBOR_URL, else url in
 taskharbor.toml, else sqlite:///taskharbor.db; the demo looks at --url only.
 Every flag has a name in the environment (--log-level is TASKHARBOR_LOG_LEVEL) and in taskharbor.toml (log-level),
-looked for here and in the directories above. Flags win over the environment, the environment over the file.
-Exit codes: 0 done, 1 it failed, 2 wrong usage. Errors are one plain line on standard error, with --json too.
+looked for here and in the directories above; --yes and --all must be typed.
+Flags win over the environment, the environment over the file.
+Exit codes: 0 done, 1 it failed, 2 wrong usage, 130 interrupted.
+Errors are one plain line on standard error, with --json too.
 """
 
 

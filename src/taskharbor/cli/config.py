@@ -70,9 +70,11 @@ def _seen_from(here: Path, values: dict[str, Any], path: Path) -> dict[str, Any]
 
 
 def _checked(found: dict[str, Any], path: Path, root: argparse.ArgumentParser) -> dict[str, Any]:
-    from taskharbor.cli.options import every_parser, flag_of, options_of
+    from taskharbor.cli.options import every_parser, flag_of, is_typed_only, options_of
 
-    known = {action.dest: flag_of(action)[2:] for _, parser in every_parser(root) for action in options_of(parser)}
+    actions = [action for _, parser in every_parser(root) for action in options_of(parser)]
+    known = {action.dest: flag_of(action)[2:] for action in actions}
+    typed = {action.dest for action in actions if is_typed_only(action)}
     values: dict[str, Any] = {}
     for name, value in found.items():
         plain = name.replace("-", "_")
@@ -82,5 +84,7 @@ def _checked(found: dict[str, Any], path: Path, root: argparse.ArgumentParser) -
             near = get_close_matches(plain, known, n=1, cutoff=0.5)
             cure = f"did you mean {known[near[0]]}?" if near else "it takes the names of flags, such as url and queues"
             raise InvalidInput(f"{path}: there is no setting {name!r}: {cure}")
+        if plain in typed:
+            raise InvalidInput(f"{path}: {name} cannot be set here: type --{known[plain]} each time it is meant")
         values[plain] = value
     return values

@@ -14,6 +14,7 @@ from taskharbor.cli.options import Verbs, add_verb, given_url
 from taskharbor.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from taskharbor.cli.demo_lake import Harvest
     from taskharbor.cli.story import Story
 
 _URL_HELP: Final = "the store (default: a throw-away SQLite file)"
@@ -22,8 +23,10 @@ Run a small application with real workers, and tell what happens as it happens: 
 the dead-letter queue, a cancel, a schedule, a worker that is killed and another that takes its job over. It takes some
 seconds. Everything told was checked; the exit code is 1 if something did not come true.
 
-Uses a throw-away SQLite file; with --keep, one that stays in DIR for you to look around in; or the store of --url,
-where the jobs of the demo then stay, in queues of their own. The environment's TASKHARBOR_URL does not count here.
+With --keep, the SQLite file stays in DIR for you to look around in, and there is a second half, which needs the extra
+spark and about a minute: a data file becomes jobs, a fleet runs them, some fail and some bring their process down, and
+their history becomes a lake and a report, all in DIR. Without --keep the file is thrown away; with --url the jobs
+stay in that store, in queues of their own. The environment's TASKHARBOR_URL does not count here.
 
 examples:
   taskharbor demo
@@ -34,7 +37,8 @@ examples:
 
 def add_to(verbs: Verbs) -> None:
     parser = add_verb(verbs, "demo", help="see the life of a few jobs", description=_DESCRIPTION, url_help=_URL_HELP)
-    parser.add_argument("--keep", metavar="DIR", help="keep the SQLite file, in this directory")
+    parser.add_argument("--keep", metavar="DIR", help="keep everything in this directory, and tell the second half")
+    parser.add_argument("--without-spark", action="store_true", help="leave the second half out")
     parser.set_defaults(run=run)
 
 
@@ -51,12 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
             where = "a throw-away SQLite file" if asked is None and arguments.keep is None else redacted(url)
             print(f"A small application and its workers on {where}.\n", flush=True)
         story = _tell(url, cleanup, quiet=arguments.json, with_burst=asked is None)
+        harvest = None
+        if arguments.keep is not None and not arguments.without_spark and story.failed is None:
+            harvest = _second_half(story, Path(arguments.keep).absolute())
         stays = asked is not None or arguments.keep is not None
         if arguments.json:
-            demo_report.print_data(story, url)
+            demo_report.print_data(story, url, harvest)
         else:
-            demo_report.print_text(story, url if stays else None)
+            demo_report.print_text(story, url if stays else None, harvest)
     if story.failed is None:
+        if harvest is not None and sys.stdout.isatty():
+            _open(harvest.page)
         return 0
     print(f"taskharbor: the demo did not come true: {story.failed}", file=sys.stderr)
     return 1
@@ -70,6 +79,31 @@ def _own_store(keep: str | None, cleanup: ExitStack) -> str:
         directory = Path(keep).absolute()
         directory.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{quote(str(directory / 'demo.db'))}"
+
+
+def _second_half(story: Story, place: Path) -> Harvest | None:
+    from importlib.util import find_spec
+
+    from taskharbor.cli import demo_lake
+    from taskharbor.cli.story import Untrue
+
+    if find_spec("pyspark") is None:
+        story.tell("the second half, data through Spark, needs an extra: pip install 'taskharbor[spark]'")
+        return None
+    try:
+        return demo_lake.tell(story, place)
+    except Untrue as untrue:
+        story.failed = str(untrue)
+        return None
+
+
+def _open(page: Path) -> None:
+    """In a browser, where there is somebody to look at it."""
+    import os
+    import webbrowser
+
+    if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(page.as_uri())
 
 
 def _tell(url: str, cleanup: ExitStack, *, quiet: bool, with_burst: bool) -> Story:

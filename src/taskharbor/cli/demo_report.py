@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.form import attempt_data, data_of, span
 from taskharbor.cli.output import Table, print_json, shortened, show
@@ -11,13 +11,16 @@ from taskharbor.cli.story import Story
 from taskharbor.core.model import Job
 from taskharbor.drivers.opening import redacted
 
+if TYPE_CHECKING:
+    from taskharbor.cli.demo_lake import Harvest
+
 _EVENTFUL: Final = ("email.send", "card.charge", "video.encode", "backup.run")
 """The jobs whose attempts are worth a table."""
 _OUTCOMES: Final = {"dead": "dead: to the dlq", "lapsed": "lapsed: lease ended"}
 """Outcomes that a newcomer may not know by their names."""
 
 
-def print_text(story: Story, stays_at: str | None) -> None:
+def print_text(story: Story, stays_at: str | None, harvest: Harvest | None = None) -> None:
     jobs = [story.driver.get(id) for id in story.jobs.values()]
     types = {job.id: job.type for job in jobs}
     now = story.driver.now()
@@ -54,7 +57,8 @@ def print_text(story: Story, stays_at: str | None) -> None:
             title="Attempts of the eventful ones, each recorded together with what it led to",
         ),
         "Counts: " + ", ".join(f"{count} {status}" for status, count in story.counts().items()) + _beside(story),
-        f"Took {story.elapsed_s:.1f} s.\n\n{_look_around(story, stays_at)}",
+        *(_data_parts(harvest) if harvest is not None else []),
+        f"Took {story.elapsed_s:.1f} s.\n\n{_look_around(story, stays_at, harvest)}",
     ]
     print()
     show(*parts)
@@ -76,7 +80,20 @@ def _beside(story: Story) -> str:
     return f"; beside them {' and '.join(beside)}" if beside else ""
 
 
-def _look_around(story: Story, stays_at: str | None) -> str:
+def _data_parts(harvest: Harvest) -> list[str | Table]:
+    dead = [
+        (each["id"], each["size"], each["tenants"]["count"], shortened(each["sample"])) for each in harvest.clusters
+    ]
+    counts = [(name, f"{harvest.counts.get(name, 0):,}") for name in ("done", "dlq")]
+    rows = [(name, f"{count:,}") for name, count in harvest.tables.items()]
+    return [
+        Table(("orders", "jobs"), counts, title="What became of the orders"),
+        Table(("cluster", "jobs", "tenants", "for example"), dead, title="The dead letters, by what went wrong"),
+        Table(("table", "rows"), rows, title="The lake"),
+    ]
+
+
+def _look_around(story: Story, stays_at: str | None, harvest: Harvest | None = None) -> str:
     if stays_at is None:
         return "The file is thrown away. To look around in one, run: taskharbor demo --keep DIR"
     if stays_at.startswith("memory:"):
@@ -91,15 +108,27 @@ def _look_around(story: Story, stays_at: str | None) -> str:
             f"  {command} queues list",
             f"  {command} stats",
             f"  {command} doctor",
+            *(_data_places(command, harvest) if harvest is not None else []),
         ]
     )
 
 
-def print_data(story: Story, url: str) -> None:
-    print_json(_data(story, url))
+def _data_places(command: str, harvest: Harvest) -> list[str]:
+    return [
+        f"  {command} pipeline status --lake '{harvest.lake}'",
+        f"  {command} pipeline triage --lake '{harvest.lake}'",
+        "",
+        f"The report, for a browser: {harvest.page}",
+        f"The lake, for Spark, DuckDB, Polars or pandas: {harvest.lake}",
+        f"The orders as they came: {harvest.orders}",
+    ]
 
 
-def _data(story: Story, url: str) -> dict[str, Any]:
+def print_data(story: Story, url: str, harvest: Harvest | None = None) -> None:
+    print_json(_data(story, url, harvest))
+
+
+def _data(story: Story, url: str, harvest: Harvest | None) -> dict[str, Any]:
     burst = story.burst
     return {
         "url": redacted(url),
@@ -114,6 +143,16 @@ def _data(story: Story, url: str) -> dict[str, Any]:
         "burst": None
         if burst is None
         else {"jobs": burst.jobs, "enqueue_s": burst.enqueue_s, "drain_s": burst.drain_s},
+        "data": None
+        if harvest is None
+        else {
+            "orders": str(harvest.orders),
+            "lake": str(harvest.lake),
+            "report": str(harvest.page),
+            "counts": harvest.counts,
+            "clusters": harvest.clusters,
+            "tables": harvest.tables,
+        },
         "took_s": story.elapsed_s,
     }
 

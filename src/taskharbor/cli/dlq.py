@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.filters import add_filters, add_paging, filter_of, selects_something
 from taskharbor.cli.jobs import run_show, show_list
-from taskharbor.cli.options import Verbs, add_group, add_verb
+from taskharbor.cli.options import Verbs, add_group, add_verb, typed_only
 from taskharbor.cli.values import moment, positive, rate
 from taskharbor.core.errors import InvalidInput
 
@@ -83,7 +83,7 @@ def add_to(verbs: Verbs) -> None:
 
     parser = add_verb(group, "purge", help="remove them for good", description=_PURGE)
     _add_choice(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
+    typed_only(parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer"))
     parser.set_defaults(run=run_purge)
 
 
@@ -91,7 +91,9 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="*")
     add_filters(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="at most N jobs, the oldest first")
-    parser.add_argument("--all", action="store_true", help="the whole DLQ; needed when nothing else selects")
+    typed_only(
+        parser.add_argument("--all", action="store_true", help="the whole DLQ; needed when nothing else selects")
+    )
     parser.add_argument("--dry-run", action="store_true", help="change nothing; say how many, and show some")
 
 

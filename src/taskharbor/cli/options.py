@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from taskharbor.core.errors import InvalidInput, InvalidURL
@@ -57,6 +57,15 @@ def add_verb(
     return parser
 
 
+def add_named_verb(
+    verbs: Verbs, name: str, *, help: str, description: str, run: Callable[[argparse.Namespace], int]
+) -> None:
+    """A verb that does one thing to each of the names behind it."""
+    parser = add_verb(verbs, name, help=help, description=description)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    parser.set_defaults(run=run)
+
+
 def add_group(verbs: Verbs, name: str, *, help: str, description: str) -> Verbs:
     """A verb that is followed by another, such as `jobs list`."""
     parser = add_verb(verbs, name, help=help, description=description)
@@ -97,6 +106,15 @@ def environment_name(action: argparse.Action) -> str:
     return _OURS + flag_of(action)[2:].replace("-", "_").upper()
 
 
+def typed_only(action: argparse.Action) -> None:
+    """Neither the environment nor a file may say this for anybody: it is for the one time that it is typed."""
+    action.typed_only = True  # type: ignore[attr-defined]
+
+
+def is_typed_only(action: argparse.Action) -> bool:
+    return getattr(action, "typed_only", False)
+
+
 def hold_back_defaults(parser: argparse.ArgumentParser) -> None:
     """Take the default off every flag, so that after parsing only what was typed is there."""
     for _, each in every_parser(parser):
@@ -119,7 +137,12 @@ def resolve(arguments: argparse.Namespace, root: argparse.ArgumentParser) -> arg
         if action.dest in values:
             continue
         name = environment_name(action)
-        if text := os.environ.get(name, "").strip():
+        text = os.environ.get(name, "").strip()
+        if is_typed_only(action):
+            if text:
+                print(f"taskharbor: {name} in the environment means nothing: type {flag_of(action)}", file=sys.stderr)
+            values[action.dest] = getattr(action, "fallback", None)
+        elif text:
             values[action.dest] = convert(action, text, f"the environment's {name}")
         elif action.dest in config.values:
             values[action.dest] = convert(action, config.values[action.dest], f"{flag_of(action)[2:]} in {config.path}")

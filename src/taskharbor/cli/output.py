@@ -5,12 +5,13 @@ A terminal gets tables drawn by rich where it is installed. Anything else gets p
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TextIO
 
@@ -163,6 +164,16 @@ def print_json(data: Any) -> None:
     except RecursionError:  # a payload nested so deeply that only the plain form can be written
         text = json.dumps(data)
     print(text)
+
+
+def print_each(arguments: argparse.Namespace, key: str, done: Mapping[str, Mapping[str, Any]], line: str) -> int:
+    """What was done to each name: with --json as a list under `key`, else as a line with the name in it."""
+    if arguments.json:
+        print_json({key: list(done.values())})
+    else:
+        for name in done:
+            print(line.format(cleaned(name)))
+    return 0
 
 
 class ProgressBar:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.options import Verbs, add_group, add_verb, nearest
+from taskharbor.cli.options import Verbs, add_group, add_named_verb, add_verb, nearest
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Driver
@@ -43,12 +43,20 @@ def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "queues", help="what waits where; pause and resume", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list the queues with their jobs by state", description=_LIST)
     parser.set_defaults(run=run_list)
-    parser = add_verb(group, "pause", help="stop handing out the jobs of queues", description=_PAUSE)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=lambda arguments: run_tap(arguments, paused=True))
-    parser = add_verb(group, "resume", help="hand them out again", description=_RESUME)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=lambda arguments: run_tap(arguments, paused=False))
+    add_named_verb(
+        group,
+        "pause",
+        help="stop handing out the jobs of queues",
+        description=_PAUSE,
+        run=lambda arguments: run_tap(arguments, paused=True),
+    )
+    add_named_verb(
+        group,
+        "resume",
+        help="hand them out again",
+        description=_RESUME,
+        run=lambda arguments: run_tap(arguments, paused=False),
+    )
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -75,7 +83,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_tap(arguments: argparse.Namespace, *, paused: bool) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import cleaned, print_each
     from taskharbor.cli.store import opened
 
     with opened(arguments, create=True) as driver:
@@ -87,12 +95,8 @@ def run_tap(arguments: argparse.Namespace, *, paused: bool) -> int:
             near = nearest(name, known)
             meant = f": did you mean {near}?" if near else ""
             print(f"taskharbor: nothing uses a queue {cleaned(name)} yet{cleaned(meant)}", file=sys.stderr)
-    if arguments.json:
-        print_json({"queues": [{"name": name, "paused": paused} for name in arguments.names]})
-    else:
-        for name in arguments.names:
-            print(f"{cleaned(name)} is {'paused' if paused else 'open again'}")
-    return 0
+    done = {name: {"name": name, "paused": paused} for name in arguments.names}
+    return print_each(arguments, "queues", done, f"{{}} is {'paused' if paused else 'open again'}")
 
 
 def _known(driver: Driver) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from taskharbor.cli.options import environment_name, every_parser, options_of, subparsers_of
+from taskharbor.cli.options import environment_name, every_parser, is_typed_only, options_of, subparsers_of
 
 MARK: Final = "<!-- From here on written by `python -m taskharbor.cli.reference docs/cli.md` -->\n"
 SHARED: Final = ("url", "app", "json")
@@ -53,12 +53,16 @@ def _word(action: argparse.Action) -> str:
 
 def _flags(parser: argparse.ArgumentParser, without: Sequence[str]) -> str:
     rows = [
-        f"| `{_named(action)}` | `{environment_name(action)}` | {(action.help or '').replace('|', chr(92) + '|')} |"
+        f"| `{_named(action)}` | {_environment(action)} | {(action.help or '').replace('|', chr(92) + '|')} |"
         for action in options_of(parser)
         if action.dest not in without
     ]
     head = "| Flag | Environment | |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n" if rows else ""
+
+
+def _environment(action: argparse.Action) -> str:
+    return "must be typed" if is_typed_only(action) else f"`{environment_name(action)}`"
 
 
 def _named(action: argparse.Action) -> str:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.options import Verbs, add_group, add_verb
+from taskharbor.cli.options import Verbs, add_group, add_named_verb, add_verb
 from taskharbor.core.errors import ScheduleNotFound
 
 if TYPE_CHECKING:
@@ -59,18 +59,22 @@ def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "schedules", help="what runs again and again", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list them with their last and next run", description=_LIST)
     parser.set_defaults(run=run_list)
-    parser = add_verb(group, "pause", help="let their ticks pass without a job", description=_PAUSE)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=lambda arguments: run_pause(arguments, paused=True))
-    parser = add_verb(group, "resume", help="let them run again", description=_RESUME)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=lambda arguments: run_pause(arguments, paused=False))
-    parser = add_verb(group, "run", help="enqueue one job of each at once", description=_RUN)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=run_now)
-    parser = add_verb(group, "remove", help="remove them from the store", description=_REMOVE)
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.set_defaults(run=run_remove)
+    add_named_verb(
+        group,
+        "pause",
+        help="let their ticks pass without a job",
+        description=_PAUSE,
+        run=lambda arguments: run_pause(arguments, paused=True),
+    )
+    add_named_verb(
+        group,
+        "resume",
+        help="let them run again",
+        description=_RESUME,
+        run=lambda arguments: run_pause(arguments, paused=False),
+    )
+    add_named_verb(group, "run", help="enqueue one job of each at once", description=_RUN, run=run_now)
+    add_named_verb(group, "remove", help="remove them from the store", description=_REMOVE, run=run_remove)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -125,19 +129,15 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_pause(arguments: argparse.Namespace, *, paused: bool) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import print_each
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
         _find(driver, arguments.names)
         for name in arguments.names:
             driver.pause_schedule(name, paused=paused)
-    if arguments.json:
-        print_json({"schedules": [{"name": name, "paused": paused} for name in arguments.names]})
-    else:
-        for name in arguments.names:
-            print(f"{cleaned(name)} is {'paused' if paused else 'on again'}")
-    return 0
+    done = {name: {"name": name, "paused": paused} for name in arguments.names}
+    return print_each(arguments, "schedules", done, f"{{}} is {'paused' if paused else 'on again'}")
 
 
 def run_now(arguments: argparse.Namespace) -> int:
@@ -158,18 +158,13 @@ def run_now(arguments: argparse.Namespace) -> int:
 
 
 def run_remove(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import print_each
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
         _find(driver, arguments.names)
-        removed = [{"name": name, "removed": driver.remove_schedule(name)} for name in arguments.names]
-    if arguments.json:
-        print_json({"schedules": removed})
-    else:
-        for name in arguments.names:
-            print(f"{cleaned(name)} is removed")
-    return 0
+        done = {name: {"name": name, "removed": driver.remove_schedule(name)} for name in arguments.names}
+    return print_each(arguments, "schedules", done, "{} is removed")
 
 
 def _find(driver: Driver, names: Sequence[str]) -> None:

@@ -250,9 +250,9 @@ class Fleet(Protocol):
         expire jobs past their time. Call again while it finds something."""
         ...
 
-    def prune(self, before: datetime, *, limit: int = 10_000) -> int:
+    def prune(self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None) -> int:
         """Forget at most `limit` jobs that ended before `before`, oldest first, each with its attempts and its
-        idempotency key. Jobs in the DLQ stay. Returns how many went."""
+        idempotency key. Jobs in the DLQ stay. With `ids`, no others than these. Returns how many went."""
         ...
 
 

@@ -105,7 +105,12 @@ class DriverClosed(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or refuses the login. Trying again later may help."""
+    """The store cannot be reached, or has no room for another caller. Trying again later may help."""
+
+
+class StoreRefused(StoreUnavailable):
+    """The login, the name of the database or the path is wrong, or this machine lacks what the store needs. Trying
+    again does not help: correct it."""
 
 
 class StoreReadOnly(StoreError):

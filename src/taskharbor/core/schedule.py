@@ -16,13 +16,12 @@ from typing import Final, NamedTuple, Protocol
 
 from taskharbor.core.clock import EPOCH, LATEST, checked
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.walls import SECOND, aware, changeover, naive, offsets
 
 LONGEST_SPEC: Final = 255
 SEARCH_YEARS: Final = 50
 """How far ahead or back a firing is looked for. The rarest date there is, a 29 February on a given weekday across a
 century without a leap day, comes round after 40 years."""
-
-SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,12 @@ class Cron:
         """The first firing later than `moment`, in UTC; None if there is none (30 February)."""
         found = self._rhythm.after(checked(moment, "moment"))
         return None if found is None or found > LATEST else found
+
+    def first_after(self, moment: datetime) -> datetime:
+        """`next_after` for a schedule that is being defined; InvalidInput if it never fires."""
+        if (found := self.next_after(moment)) is None:
+            raise InvalidInput(f"schedule {self.spec!r} never fires in any year: correct its day or its month")
+        return found
 
     def previous_at_or_before(self, moment: datetime) -> datetime | None:
         """The last firing not later than `moment`, in UTC; None if there was none."""
@@ -144,33 +149,33 @@ class _Calendar(NamedTuple):
         last_year = min(start.year + SEARCH_YEARS, LATEST.year)
         wall = self._match(start, last_year)
         while wall is not None:
-            before, after = _offsets(self.zone, wall)
+            before, after = offsets(self.zone, wall)
             resume = wall + SECOND
             if before < after:  # the clock jumps over this time
-                jump = _change(self.zone, wall, before, after)
+                jump = changeover(self.zone, wall, before, after)
                 if not self.every_hour and jump > moment:
                     return jump
-                resume = _naive(jump + after)
+                resume = naive(jump + after)
             else:
-                first = _aware(wall - before)
+                first = aware(wall - before)
                 if first > moment:
                     return first
-                second = _aware(wall - after)
+                second = aware(wall - after)
                 if self.real_time and second > moment:
                     return second
                 if before > after and not self.real_time:
-                    resume = _naive(_change(self.zone, wall, before, after) + before)
+                    resume = naive(changeover(self.zone, wall, before, after) + before)
             wall = self._match(resume, last_year)
         return None
 
     def _second_pass(self, wall: datetime) -> datetime | None:
         """For a wall time that is shown for the first of two times: the first firing after the clock went back."""
-        before, after = _offsets(self.zone, wall)
+        before, after = offsets(self.zone, wall)
         if before <= after:
             return None
-        change = _change(self.zone, wall, before, after)
-        match = self._match(_naive(change + after), wall.year + 1)
-        return _aware(match - after) if match is not None and match < _naive(change + before) else None
+        change = changeover(self.zone, wall, before, after)
+        match = self._match(naive(change + after), wall.year + 1)
+        return aware(match - after) if match is not None and match < naive(change + before) else None
 
     def _match(self, start: datetime, last_year: int) -> datetime | None:
         """The first wall time from `start` on that matches every field."""
@@ -221,35 +226,6 @@ def _days(calendar: _Calendar, first_weekday: int, length: int) -> tuple[int, ..
         if (by_number or by_weekday) if calendar.either_day else (by_number and by_weekday):
             found.append(day)
     return tuple(found)
-
-
-def _offsets(zone: tzinfo, wall: datetime) -> tuple[timedelta, timedelta]:
-    """The offset from UTC by the clock before and after a change. They differ only where the wall time is skipped
-    (the first is smaller) or comes twice (the first is larger)."""
-    before, after = zone.utcoffset(wall), zone.utcoffset(wall.replace(fold=1))
-    assert before is not None
-    assert after is not None
-    return before, after
-
-
-def _change(zone: tzinfo, wall: datetime, before: timedelta, after: timedelta) -> datetime:
-    """The moment, to the second, at which the clock changes around a wall time that is skipped or comes twice."""
-    low, high = _aware(wall - max(before, after)), _aware(wall - min(before, after))
-    while high - low > SECOND:
-        middle = low + (high - low) // SECOND // 2 * SECOND
-        if middle.astimezone(zone).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)
-
-
-def _naive(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=None)
 
 
 # --- Reading the text --------------------------------------------------------------------------------------

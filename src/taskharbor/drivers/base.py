@@ -355,10 +355,14 @@ class BaseDriver(SchedulingCalls):
     def recover(self, now: datetime | None = None, *, dead_after: Duration = 30.0) -> Recovery:
         return self._recover(self._moment(now), check_duration(dead_after, "dead_after"))
 
-    def prune(self, before: datetime, *, limit: int = 10_000) -> int:
+    def prune(self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None) -> int:
         self._check_open()
         check_count(limit, "limit", None)
-        return self._prune(checked(before, "before"), limit)
+        moment = checked(before, "before")
+        if ids is None:
+            return self._prune(moment, limit)
+        chosen = tuple(dict.fromkeys(check_filter(JobFilter(ids=ids)).ids or ()))
+        return self._prune_chosen(chosen, moment, limit) if chosen else 0
 
     # --- Shared helpers ----------------------------------------------------------------------------------
 

@@ -37,10 +37,11 @@ from taskharbor.core.model import (
     Status,
 )
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers
 from taskharbor.drivers.scheduling import advanced, no_schedule, put_over
-from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_key
+from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_jobs, forget_key
 
 
 class EngineDriver(BaseDriver):
@@ -115,7 +116,7 @@ class EngineDriver(BaseDriver):
                 ended_at, job_id = heapq.heappop(heap)
                 job = state.jobs.get(job_id)
                 if job and job.status is Status.INFLIGHT and job.lease_expires_at == ended_at:
-                    state.apply(transitions.lapse(job, now, self.limits, transitions.LAPSED_TEXT))
+                    state.apply(lapse(job, now, self.limits, transitions.LAPSED_TEXT))
                     freed += 1
         return freed
 
@@ -204,7 +205,7 @@ class EngineDriver(BaseDriver):
         with self._reading() as state:
             after = self._sequence_of(state, cursor)
             # Sequences rise by one from row to row; pruned ones are simply not there any more.
-            first = next(iter(state.history), state.last_sequence + 1)
+            first = next(iter(state.in_order()), state.last_sequence + 1)
             rows: list[HistoryRow] = []
             for sequence in range(max(after + 1, first), state.last_sequence + 1):
                 row = state.history.get(sequence)
@@ -309,7 +310,7 @@ class EngineDriver(BaseDriver):
             owners = {worker.id for worker in silent}
             orphans = [j for j in state.jobs.values() if j.status is Status.INFLIGHT and j.lease_owner in owners]
             for job in orphans:
-                state.apply(transitions.lapse(job, now, self.limits, transitions.ORPHANED_TEXT))
+                state.apply(lapse(job, now, self.limits, transitions.ORPHANED_TEXT))
             names = sorted({job.queue for job in state.jobs.values()})
             freed = self._take_back(state, names, now)
             return Recovery(len(silent), len(orphans) + freed, self._expire(state, names, now))
@@ -317,19 +318,16 @@ class EngineDriver(BaseDriver):
     def _prune(self, before: datetime, limit: int) -> int:
         with self._writing() as state:
             ended: dict[str, None] = {}
-            for sequence, row in state.history.items():
-                is_last = state.sequences_of[row.job_id][-1] == sequence
-                if is_last and row.job_id not in state.jobs and row.status is not Status.READY and row.at < before:
+            for sequence, row in state.in_order().items():
+                if state.sequences_of[row.job_id][-1] == sequence and state.ended_before(row.job_id, before):
                     ended[row.job_id] = None
                     if len(ended) == limit:
                         break
-            for job_id in ended:
-                for number in list(state.sequences_of[job_id]):
-                    state.drop("history", number)
-                if job_id in state.finished:
-                    forget_key(state, state.finished[job_id])
-                    state.drop("finished", job_id)
-            return len(ended)
+            return forget_jobs(state, ended)
+
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        with self._writing() as state:
+            return forget_jobs(state, [id for id in ids if state.ended_before(id, before)][:limit])
 
     # --- Schedules ---------------------------------------------------------------------------------------
 

@@ -131,6 +131,10 @@ class StoreOperations(ABC):
     def _prune(self, before: datetime, limit: int) -> int: ...
 
     @abstractmethod
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        """The same, but none beside these; each id is there once."""
+
+    @abstractmethod
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         """Keep it, updated when it says, with what survives of the one before (`scheduling.put_over`)."""
 

@@ -82,6 +82,7 @@ def check_schedule(given: Schedule, now: datetime, limits: Limits) -> Schedule:
             f"put_schedule takes a Schedule, got {type(given).__name__}: "
             'put_schedule(Schedule(name="…", spec="*/5 * * * *", type="…"))'
         )
+    _check_fires(given, now)
     job = admit(
         [
             NewJob(
@@ -117,6 +118,18 @@ def check_schedule(given: Schedule, now: datetime, limits: Limits) -> Schedule:
         last_job_id=None if given.last_job_id is None else check_name(given.last_job_id, "last_job_id", bounds.MAX_ID),
         updated_at=now,
     )
+
+
+def _check_fires(given: Schedule, now: datetime) -> None:
+    """Refuse a schedule that would wait for ever without a word. Text that is no cron of ours, and a time zone that is
+    not known on this machine, are kept as they are: whoever runs the schedule says what is wrong with them."""
+    from taskharbor.core.schedule import Cron
+
+    try:
+        cron = Cron.parse(given.spec, given.timezone)
+    except InvalidInput:
+        return
+    cron.first_after(now)
 
 
 def put_over(kept: Schedule | None, given: Schedule) -> Schedule:

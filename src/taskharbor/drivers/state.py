@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -46,14 +47,19 @@ class State:
         self.leases: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         self.expiries: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         self.sequences_of: dict[str, list[int]] = defaultdict(list)
+        self._in_order = True
 
     def put(self, table: str, key: Any, value: Any) -> None:
         getattr(self, table)[key] = value
         if table == "jobs":
             self._index(value)
         elif table == "history":
-            self.sequences_of[value.job_id].append(key)
-            self.last_sequence = max(self.last_sequence, key)
+            if key < self.last_sequence:  # restored to where it was
+                bisect.insort(self.sequences_of[value.job_id], key)
+                self._in_order = False
+            else:
+                self.sequences_of[value.job_id].append(key)
+                self.last_sequence = key
         if self.on_change is not None:
             self.on_change(table, key, value)
 
@@ -71,6 +77,21 @@ class State:
         if fact is not None:
             sequence = self.last_sequence + 1
             self.put("history", sequence, replace(fact, position=f"{self.store_id}:{sequence}"))
+
+    def in_order(self) -> dict[int, HistoryRow]:
+        """History by its sequence, also when some of it was restored."""
+        if not self._in_order:
+            self.history = dict(sorted(self.history.items()))
+            self._in_order = True
+        return self.history
+
+    def ended_before(self, id: str, moment: datetime) -> bool:
+        """Whether this was a job, is over, and its last fact is older."""
+        sequences = self.sequences_of.get(id)
+        if not sequences or id in self.jobs:
+            return False
+        last = self.history[sequences[-1]]
+        return last.status is not Status.READY and last.at < moment
 
     def apply(self, moved: transitions.Moved) -> Job:
         """Store what a move made of a job. Only ready, inflight and DLQ jobs stay among the live ones."""
@@ -151,6 +172,17 @@ def dead(state: State, filter: JobFilter, after: str | None) -> list[Job]:
         ),
         key=lambda job: job.id,
     )
+
+
+def forget_jobs(state: State, ids: Collection[str]) -> int:
+    """Jobs that are over, with their history and their keys. Returns how many."""
+    for id in ids:
+        for sequence in list(state.sequences_of[id]):
+            state.drop("history", sequence)
+        if id in state.finished:
+            forget_key(state, state.finished[id])
+            state.drop("finished", id)
+    return len(ids)
 
 
 def forget_key(state: State, job: Job) -> None:

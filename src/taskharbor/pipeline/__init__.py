@@ -12,15 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from taskharbor.pipeline.imports.run import ImportReport
+    from taskharbor.pipeline.report_numbers import Report
     from taskharbor.pipeline.runs import RunReport
     from taskharbor.pipeline.sink import LoadReport
+    from taskharbor.pipeline.work_report import WorkReport
 
-__all__ = ["follow", "import_jobs", "load", "register", "run", "session"]
+__all__ = ["follow", "import_jobs", "load", "register", "report", "run", "session", "work"]
 
 
 def session(master: str = "local[*]", **config: Any) -> SparkSession:
@@ -75,3 +78,21 @@ def import_jobs(format: str, source: str, url: str, **options: Any) -> ImportRep
     from taskharbor.pipeline.imports.run import import_jobs as import_them
 
     return import_them(format, source, url, **options)
+
+
+def work(app: str, queues: str | Sequence[str], *, slots: int, **options: Any) -> WorkReport:
+    """Run jobs on Spark's executors until nothing is left that is due. `app` names the Harbor, `module:harbor`.
+    Options: `for_s`, `url`, `spark` or `master`, `tasks`, `py_files`, `lease_s`, `grace_s`, `stop`, `progress`. See
+    `taskharbor.pipeline.work_run`."""
+    from taskharbor.pipeline import work_run
+
+    return work_run.work(app, queues, slots=slots, **options)
+
+
+def report(lake: str | Path, **options: Any) -> Report:
+    """What a lake knows, in numbers, without Spark. Options: `since`, a time, a length of time before now, or None for
+    everything (7 days if left out), and `url`, a store to tell the lag of. `taskharbor.pipeline.report_html.page` makes
+    a page of it. See `taskharbor.pipeline.reports`."""
+    from taskharbor.pipeline import reports
+
+    return reports.report(lake, **options)

@@ -17,7 +17,10 @@ from taskharbor.core.errors import MissingExtra, StoreError, StoreUnavailable, T
 
 KEPT_S: Final = 30.0
 """A connection that rested longer is closed, not used: who knows what became of the server meanwhile."""
-_LOST: Final = ("could not connect", "connection to server", "server closed the connection", "terminating connection")
+_LOST: Final = (
+    *("could not connect", "connection to server", "server closed the connection", "terminating connection"),
+    *("no connection to the server", "server terminated", "the database system is "),
+)
 
 log = logging.getLogger("taskharbor.pipeline")
 
@@ -72,7 +75,7 @@ def translated(error: Exception) -> TaskHarborError:
     if known is not None:
         return known
     text = " ".join(str(error).split())
-    if "IO" in str(getattr(error, "status_code", "")) or any(sign in text for sign in _LOST):
+    if any(sign in text for sign in _LOST):
         return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
     return StoreError(f"PostgreSQL: {text}")
 

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from taskharbor.core import errors
+from taskharbor.core.errors import TaskHarborError
 from taskharbor.pipeline import delta
 from taskharbor.pipeline.delta import DataFile
 from taskharbor.pipeline.lake import Lake
@@ -140,8 +142,23 @@ def _write_by_executors(spark: SparkSession, url: str, ranges: Sequence[Range], 
 
     asked = spark.createDataFrame(numbered, "place int, after string, upto string")
     spread = asked.repartitionByRange(len(numbered), "place")
-    answer = spread.mapInArrow(write, "path string, size long, rows long, day string, s string").collect()
+    try:
+        answer = spread.mapInArrow(write, "path string, size long, rows long, day string, s string").collect()
+    except Exception as error:
+        if (ours := _of_an_executor(error)) is not None:
+            raise ours from error
+        raise
     return [DataFile(row["path"], row["size"], row["rows"], (("day", row["day"]),), row["s"]) for row in answer]
+
+
+def _of_an_executor(error: Exception) -> TaskHarborError | None:
+    """What one of our own errors on an executor said; Spark wraps it in pages of traces."""
+    for line in reversed(str(error).splitlines()):
+        kind, colon, said = line.strip().partition(": ")
+        if colon and kind.startswith("taskharbor."):
+            found = getattr(errors, kind.rpartition(".")[2], None)
+            return (found if isinstance(found, type) and issubclass(found, TaskHarborError) else TaskHarborError)(said)
+    return None
 
 
 def _FILE() -> pa.Schema:  # noqa: N802

@@ -35,14 +35,26 @@ class GoldTable:
     parts: Callable[[News], DataFrame]
     publish: Callable[[DataFrame], DataFrame]
     """Takes rows of the table, old ones and new parts together."""
-    touches: str = "days"
-    """Which of its days a batch touches: `days` when attempts ended, `created` when jobs were made, `both`, `weeks`."""
+    touches: str = "ended"
+    """Where a batch touches it: `ended` when attempts ended, `both` there and when jobs were made, `weeks` of that."""
 
 
 def merged(table: GoldTable, news: News, old: DataFrame | None) -> DataFrame:
     """The rows of the touched days as they are to be now."""
     new = table.parts(news)
     return table.publish(new if old is None else together(old, new)).select(*table.spec.schema.fieldNames())
+
+
+WHOLE_DAY: Final = "day"
+"""The part of a day that holds the rows that are not of one hour."""
+
+
+def part_of(grain: str, bucket: str, finest: str) -> tuple[Column, Column]:
+    """The day and its part that a row belongs to: rows of the finest grain lie apart by their hours."""
+    from pyspark.sql import functions as F
+
+    hour = F.when(F.col(grain) == finest, F.date_format(bucket, "HH")).otherwise(WHOLE_DAY)
+    return F.to_date(bucket).alias("day"), hour.alias("part")
 
 
 def _keyed(frame: DataFrame, *extra: Column | str) -> DataFrame:
@@ -52,7 +64,7 @@ def _keyed(frame: DataFrame, *extra: Column | str) -> DataFrame:
 # --- throughput --------------------------------------------------------------------------------------------------
 
 _COUNTS: Final = ["enqueued", "started", "succeeded", "retried", "dead", "lapsed", "other"]
-_THROUGHPUT_KEY: Final = ["store_id", "grain", "bucket", "queue", "type", "tenant_id", "day"]
+_THROUGHPUT_KEY: Final = ["store_id", "grain", "bucket", "queue", "type", "tenant_id", "day", "part"]
 
 
 def throughput_parts(news: News) -> DataFrame:
@@ -88,7 +100,7 @@ def throughput_parts(news: News) -> DataFrame:
         )
     )
     return by_minute.withColumn("at", F.explode(grains)).select(
-        "store_id", "at.grain", "at.bucket", *where, *_COUNTS, F.to_date("at.bucket").alias("day")
+        "store_id", "at.grain", "at.bucket", *where, *_COUNTS, *part_of("at.grain", "at.bucket", "minute")
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROWTH: Final = 1.05
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-_KEY: Final = ["store_id", "grain", "bucket", "queue", "type", "day"]
+_KEY: Final = ["store_id", "grain", "bucket", "queue", "type", "day", "part"]
 _MEASURES: Final = ("wait", "run")
 
 
@@ -65,6 +65,8 @@ def _binned(news: News) -> DataFrame:
     """One row for each hour and each day, queue, type, measure and bin of the new attempts."""
     from pyspark.sql import functions as F
 
+    from taskharbor.pipeline.gold import part_of
+
     measures = F.array(
         *(
             F.struct(F.lit(name).alias("measure"), F.col(column).alias("s"))
@@ -92,7 +94,7 @@ def _binned(news: News) -> DataFrame:
         "at.bucket",
         "queue",
         "type",
-        F.to_date("at.bucket").alias("day"),
+        *part_of("at.grain", "at.bucket", "hour"),
         "measure",
         "bin",
         "count",

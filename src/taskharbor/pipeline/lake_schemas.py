@@ -113,6 +113,7 @@ THROUGHPUT: Final = table(
     lapsed="long",
     other="long",  # released, snoozed, cancelled
     day="date",
+    part="text",  # of the day: the hour of a minute, 00 to 23; `day` for the rest
 )
 _SHARES: Final = ("p50", "p90", "p95", "p99", "max", "sum")
 LATENCY: Final = StructType(
@@ -122,7 +123,7 @@ LATENCY: Final = StructType(
         *table(**{f"run_{name}_s": "real" for name in _SHARES}).fields,
         StructField("wait_histogram", _HISTOGRAM),
         StructField("run_histogram", _HISTOGRAM),
-        *table(day="date").fields,
+        *table(day="date", part="text").fields,  # the part of the day: the hour, 00 to 23, or `day` for all of it
     ]
 )
 FAILURES: Final = StructType(
@@ -211,12 +212,15 @@ AUDIT: Final = table(
     day="date",
 )
 
+BY_PART: Final = ("day", "part")
+"""What has very many rows for a day: only the parts that a batch touches are written again."""
+
 BRONZE_HISTORY: Final = TableSpec("bronze/history", HISTORY, day_of="at")
 SILVER_ATTEMPTS: Final = TableSpec("silver/attempts", ATTEMPTS, day_of="finished_at")
 SILVER_JOBS: Final = TableSpec("silver/jobs", JOBS, ("state", "day"))
 SILVER_REJECTS: Final = TableSpec("silver/rejects", REJECTS)
-GOLD_THROUGHPUT: Final = TableSpec("gold/throughput", THROUGHPUT)
-GOLD_LATENCY: Final = TableSpec("gold/latency", LATENCY)
+GOLD_THROUGHPUT: Final = TableSpec("gold/throughput", THROUGHPUT, BY_PART)
+GOLD_LATENCY: Final = TableSpec("gold/latency", LATENCY, BY_PART)
 GOLD_FAILURES: Final = TableSpec("gold/failures", FAILURES)
 GOLD_TENANTS: Final = TableSpec("gold/tenants", TENANTS)
 GOLD_WORKERS: Final = TableSpec("gold/workers", WORKERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,18 +140,11 @@ def _runner(
 
                 say("starting Spark")
                 spark = session()
-            yield _Runner(
-                url,
-                lake,
-                store,
-                store_id,
-                _own_session(spark),
-                lock,
-                max_rows or MOST_ROWS,
-                objectives,
-                say,
-                reject_bad,
-            )
+            own = _own_session(spark)
+            try:
+                yield _Runner(url, lake, store, store_id, own, lock, max_rows or MOST_ROWS, objectives, say, reject_bad)
+            finally:
+                _make_active(spark)
 
 
 def _objectives(lake: Lake, slo: str | Path | None) -> tuple[Objective, ...]:
@@ -169,6 +162,12 @@ def _own_session(spark: SparkSession) -> SparkSession:
     # Rows of several days are written side by side, instead of being sorted by day first.
     own.conf.set("spark.sql.maxConcurrentOutputFileWriters", "64")
     return own
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Spark looks formats up in the session that made a DataFrame last, and ours does not know those of the caller."""
+    with suppress(Exception):  # Spark may have ended meanwhile
+        spark.createDataFrame([], "nothing int")
 
 
 @dataclass

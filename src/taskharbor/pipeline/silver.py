@@ -217,6 +217,13 @@ def revived(facts: DataFrame, live: DataFrame, dead: DataFrame) -> DataFrame:
     return dead.join(candidates, _KEY, "left_semi")
 
 
+def _hour(time: str) -> Column:
+    """Hours since 1970."""
+    from pyspark.sql import functions as F
+
+    return F.floor(F.unix_seconds(time) / 3600)
+
+
 def profile(bronze: DataFrame, reject_bad: bool = False) -> dict[str, Any]:
     """Everything the later steps and the checks must know about a batch beforehand, in one pass over it."""
     from pyspark.sql import functions as F
@@ -238,8 +245,8 @@ def profile(bronze: DataFrame, reject_bad: bool = False) -> dict[str, Any]:
         F.count_if(usable & F.col("is_final")).alias("final"),
         F.count_if(other).alias("other"),
         F.count_if(other & F.col("again")).alias("again"),
-        F.collect_set(F.when(usable, F.to_date("at"))).alias("days"),
-        F.collect_set(F.when(usable, F.to_date("created_at"))).alias("created_days"),
+        F.collect_set(F.when(usable, _hour("at"))).alias("ended"),
+        F.collect_set(F.when(usable, _hour("created_at"))).alias("created"),
         F.count_if(attempt & (F.col("claimed_at") < F.col("due_at"))).alias("negative_waits"),
     ).first()
     assert row is not None

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from taskharbor.pipeline import audit, delta, quality, silver
 from taskharbor.pipeline.bronze import Batch, files_of_batch, new_tag
 from taskharbor.pipeline.delta import DataFile
-from taskharbor.pipeline.gold import GoldTable, News, gold_tables, merged
+from taskharbor.pipeline.gold import WHOLE_DAY, GoldTable, News, gold_tables, merged
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import (
     BRONZE_HISTORY,
@@ -155,16 +155,25 @@ class Steps:
         if self._has(table.spec):
             return
         files = delta.files_of(delta.open_table(self.lake, table.spec), table.spec)
-        touched = delta.chosen(files, {"day": self._days(table.touches)})
+        hours = self._hours(table.touches)
+        days = {hour.date().isoformat() for hour in hours}
+        parts = {(hour.date().isoformat(), f"{hour:%H}") for hour in hours}
+        touched = [
+            each
+            for each in delta.chosen(files, {"day": days})
+            if (part := each.values.get("part", WHOLE_DAY)) == WHOLE_DAY or (each.values["day"], part) in parts
+        ]
         old = self._frame(table.spec, touched) if touched else None
         self._commit(_Change(table.spec, self._written(table.spec, merged(table, news, old)), touched))
 
-    def _days(self, touches: str) -> list[str]:
-        ended, created = self.profile["days"], self.profile["created_days"]
-        days = {"days": ended, "created": created, "both": [*ended, *created], "weeks": created}[touches]
+    def _hours(self, touches: str) -> list[datetime]:
+        """The hours in which something ended or was made; of weeks, their beginnings."""
+        ended, created = (
+            [datetime.fromtimestamp(hour * 3600, UTC) for hour in self.profile[name]] for name in ("ended", "created")
+        )
         if touches == "weeks":
-            days = [day - timedelta(days=day.weekday()) for day in days]
-        return [day.isoformat() for day in days]
+            return [hour - timedelta(days=hour.weekday()) for hour in created]
+        return ended if touches == "ended" else [*ended, *created]
 
     def _audit(self, *, passed: bool) -> None:
         tag = new_tag(self.batch.store_id, self.batch.number)

@@ -22,6 +22,8 @@ from taskharbor.testing.swapping import PrivateDriver
 
 _AT_ONCE: Final = Backoff(base=0, jitter="none")
 _LEASE: Final = timedelta(days=1)
+_NO_END: Final = (SystemExit, asyncio.CancelledError)
+"""What ends a program or a task elsewhere. A worker goes on: for it, the attempt has failed."""
 
 
 @contextmanager
@@ -29,9 +31,10 @@ def inline(harbor: Harbor, *, raise_errors: bool = False) -> Iterator[Driver]:
     """Inside the block, enqueueing a job runs its handler at once, in this process, before enqueue returns.
 
     Job, attempts and result are kept in an empty store in memory, so that `harbor.job(id)` shows them. A handler
-    that fails is run again without waiting until it succeeds or its attempts are used up; with `raise_errors` its
-    first error is raised where the job was enqueued. Jobs that are due later, that snooze or that have no handler
-    here stay where they are; timeouts are not kept.
+    that fails is run again without the pause of its policy until it succeeds or its attempts are used up; with
+    `raise_errors` its first error is raised where the job was enqueued. Jobs that are due later, because they were
+    enqueued or have asked for it (`Retry(delay=60)`, `Snooze(60)`), and jobs that have no handler here stay where
+    they are; timeouts are not kept.
     """
     with InlineDriver(harbor, raise_errors=raise_errors) as driver, harbor._store.exchanged(driver):
         yield driver
@@ -39,7 +42,7 @@ def inline(harbor: Harbor, *, raise_errors: bool = False) -> Iterator[Driver]:
 
 class InlineDriver(PrivateDriver):
     def __init__(self, harbor: Harbor, *, raise_errors: bool) -> None:
-        super().__init__()
+        super().__init__(limits=harbor._store.limits)
         self._harbor = harbor
         self._raise_errors = raise_errors
 
@@ -70,13 +73,11 @@ class InlineDriver(PrivateDriver):
             ending = self._ending(leased)
         except HandlerSignal as signal:
             ending = ending_of(signal)
-        except Exception as failure:
+        except (Exception, *_NO_END) as failure:
             ending, error = Failed("".join(traceback.format_exception(failure))), failure
-        except BaseException:
+        except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
             self.release(leased.job.id, leased.lease.token)
             raise
-        if isinstance(ending, Failed):
-            ending = Failed(ending.error)  # again at once, however long the handler would have waited
         job, lease = leased
         self.settle([settlement(ending, job, lease.token, started, self.now(), _AT_ONCE)])
         if error is not None and self._raise_errors:
@@ -94,9 +95,12 @@ class InlineDriver(PrivateDriver):
         if task.pool == "async":
             value = _awaited(value)
         try:
-            return Done(task.encode_result(value))
-        except InvalidPayload as refused:
-            return Dead(str(refused))
+            result = task.encode_result(value)
+            if result is not None:
+                self.limits.check_size(result, "the result")
+        except Exception as refused:  # a codec of somebody else's may raise anything
+            return Dead(f"the handler succeeded, but its result cannot be kept: {refused}")
+        return Done(result)
 
 
 class _InlineControl:

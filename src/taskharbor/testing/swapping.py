@@ -34,7 +34,7 @@ def in_memory(harbor: Harbor) -> Iterator[Driver]:
             with in_memory(harbor):
                 yield
     """
-    with PrivateDriver() as driver, harbor._store.exchanged(driver):
+    with PrivateDriver(limits=harbor._store.limits) as driver, harbor._store.exchanged(driver):
         yield driver
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.contract import Driver, Listener
@@ -23,7 +23,7 @@ from taskharbor.worker.held import Held, Registry
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
 from taskharbor.worker.outage import Outage
-from taskharbor.worker.quarantine import Quarantine
+from taskharbor.worker.quarantine import PUT_OFF, Quarantine
 from taskharbor.worker.tally import Tally
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ LAST_TRIES_S: Final = 0.05
 """Between the tries of a worker that has to end while its store is away."""
 MOST_SOON: Final = 1_000
 GIVEN_BACK: Final = Released()
-PUT_OFF: Final = timedelta(seconds=10)
-"""For suspects that could not have their turn within the time that everybody else stands back."""
 CLOCK_SLACK_S: Final = 0.005
 
 SEE: Final = "see `taskharbor jobs show`"
@@ -152,7 +150,7 @@ class Claimer:
     def _room(self) -> int:
         if self._closing or self._crew.quarantine.active or self._types() == []:
             return 0
-        return min(self._lane.room(), self._crew.allowance.left)
+        return self._crew.quarantine.bounded(min(self._lane.room(), self._crew.allowance.left))
 
     def _types(self) -> Sequence[str] | None:
         """What to claim: no coroutines while the event loop is blocked."""
@@ -176,7 +174,7 @@ class Claimer:
         stuck = lane.stuck()
         unbegun = lane.take_back()
         for held in quarantine.give_up() if self._closing else quarantine.put_off():
-            self._return(held, Released() if self._closing else Snoozed(PUT_OFF))
+            self._return(held, GIVEN_BACK if self._closing else Snoozed(PUT_OFF))
         if stuck and unbegun:
             log.info("%d jobs of queue %s go back: its slots are busy", len(unbegun), lane.queue)
         for held in unbegun:
@@ -188,7 +186,8 @@ class Claimer:
     def _return(self, held: Held, ending: Ending = GIVEN_BACK) -> None:
         held.ending = ending
         self._lane.done.append(held)
-        self._crew.allowance.give_back(1)
+        if not held.lost:  # then the heartbeat has done so
+            self._crew.allowance.give_back(1)
 
     # --- Talking to the store ----------------------------------------------------------------------------
 
@@ -223,9 +222,9 @@ class Claimer:
             lane.ask(-room)
             crew.allowance.took(room, len(leased))
         crew.outage.over()
+        self._note(told, words, results, now)  # first, because a worker that has done enough ends with the last of them
         crew.registry.remove(done)
         crew.quarantine.ended(done)
-        self._note(told, words, results, now)
         if room:
             self._look_again(at_once=len(leased) >= min(room, lane.slots))
             if types is crew.types:  # else it looked for some only, and what it found says nothing of the rest
@@ -303,14 +302,13 @@ class Claimer:
             for held in items:
                 self._return(held)
             return
-        if crew.quarantine.admit(self._lane, items):
+        run, back = crew.quarantine.admit(self._lane, items)
+        for held, ending in back:
+            self._return(held, ending)
+        if len(run) < len(items):
             # Everybody else stands back while a job that may bring the process down has its turn.
-            for held in items:
-                if not crew.quarantine.holds(held):
-                    self._return(held)
             self._lane.news.set()
-            return
-        self._lane.add([held for held in items if not held.is_async], [held for held in items if held.is_async])
+        self._lane.add([held for held in run if not held.is_async], [held for held in run if held.is_async])
 
     def _worth_keeping(self, done: list[Held]) -> list[Held]:
         """Those whose lease may still be ours when the store is back."""
@@ -335,7 +333,10 @@ class Claimer:
         for held, word, result in zip(told, words, results, strict=True):
             if result is Status.DONE:
                 tally.done += 1
-            elif isinstance(result, JobNotInflight | LeaseLost):
+                continue
+            if held.started_at is None and isinstance(held.ending, Released) and held.ending is not GIVEN_BACK:
+                self._crew.allowance.give_back(1)  # a slot had it, and found that it was too late to begin
+            if isinstance(result, JobNotInflight | LeaseLost):
                 tally.lost += 1
                 log.warning("the lease was lost before the end could be told: %s", result, extra=job_fields(held.job))
             elif isinstance(result, TaskHarborError):

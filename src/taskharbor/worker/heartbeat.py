@@ -12,6 +12,8 @@ from taskharbor.core.errors import InvalidInput, StoreError, TaskHarborError
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH
 from taskharbor.core.model import Extension, JobFilter, Lease, Status
+from taskharbor.core.outcome import Failed, settlement
+from taskharbor.core.retry import Backoff
 from taskharbor.worker.claimer import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.logs import job_fields
@@ -24,6 +26,8 @@ TELL_START_S: Final = 1.0
 LOOK_BATCH: Final = 100
 TO_STOP_S: Final = 3.0
 """How long a coroutine that was cancelled at its timeout may take to end."""
+MARGIN_TICKS: Final = 3
+"""So many ticks before the lease ends, the attempt of a handler that nobody can end is settled as failed."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -34,6 +38,7 @@ class Heartbeat:
     def __init__(self, crew: Crew, row: Worker | None) -> None:
         self._crew = crew
         self._row = row
+        self._tick_s = min(TICK_S, crew.lease_s / 6)
         self._beat_at = 0.0
         self._cancels_at = 0.0
         self._stop = threading.Event()
@@ -56,8 +61,7 @@ class Heartbeat:
                 log.warning("the worker could not be signed off, and will be taken for dead: %s", error)
 
     def _loop(self) -> None:
-        tick_s = min(TICK_S, self._crew.lease_s / 6)
-        while not self._stop.wait(tick_s):
+        while not self._stop.wait(self._tick_s):
             try:
                 self.step(time.monotonic())
             except StoreError as error:
@@ -72,6 +76,7 @@ class Heartbeat:
         due = [held for held in held_now if self._is_due(held, moment)]
         for start in range(0, len(due), MAX_BATCH):
             self._extend(due[start : start + MAX_BATCH])
+        self._settle_overdue([held for held in held_now if self._is_past_help(held, moment)])
         self._give_up_lost(moment)
         if moment >= self._cancels_at:
             self._cancels_at = moment + CANCEL_LOOK_S
@@ -101,7 +106,7 @@ class Heartbeat:
         return moment - held.started > timeout.total_seconds() + (TO_STOP_S if held.is_async else 0.0)
 
     def _report_overdue(self, held: Held) -> None:
-        """The lease of a handler that nobody can end is left to run out."""
+        """A handler that nobody can end has what is left of its lease to end by itself."""
         timeout = held.job.timeout
         assert timeout is not None
         held.overdue = True
@@ -111,6 +116,40 @@ class Heartbeat:
             "%s is past its timeout of %g s and %s: its lease is no longer extended",
             held.job.type, timeout.total_seconds(), why, extra=job_fields(held.job),
         )  # fmt: skip
+
+    def _is_past_help(self, held: Held, moment: float) -> bool:
+        """Whether an overdue handler has had the time of a lease. A longer one, which it may have asked for while
+        there was hope, is not waited for."""
+        if not held.overdue or held.lost or held.ending is not None:
+            return False
+        assert held.job.timeout is not None
+        over_at = held.started + held.job.timeout.total_seconds() + self._crew.lease_s
+        return moment >= min(held.deadline, over_at) - MARGIN_TICKS * self._tick_s
+
+    def _settle_overdue(self, items: list[Held]) -> None:
+        """Their attempts have failed, which the store is told while the lease is still ours: left to run out, the
+        lease would look as if the job had brought its worker down."""
+        if not items:
+            return
+        crew, now = self._crew, self._crew.driver.now()
+        endings = [Failed(_timed_out(held), kind="timed out") for held in items]
+        words = [
+            settlement(ending, held.job, held.token, held.started_at, now, _policy(crew, held))
+            for held, ending in zip(items, endings, strict=True)
+        ]
+        for held, ending, result in zip(items, endings, crew.driver.settle(words), strict=True):
+            if held.ending is not None:
+                continue  # it ended at this very moment: whichever of the two words came first has counted
+            self._drop(held)
+            fields = job_fields(held.job)
+            if isinstance(result, TaskHarborError):
+                crew.tally.lost += 1
+                log.warning("the lease was lost before the end could be told: %s", result, extra=fields)
+                continue
+            crew.tally.count(result, ending)
+            then = {Status.READY: "runs again", Status.DLQ: "failed for good"}.get(result, "was cancelled")
+            level = logging.WARNING if result is Status.READY else logging.ERROR
+            log.log(level, "%s timed out and %s; its handler is left behind", held.job.type, then, extra=fields)
 
     def _extend(self, due: list[Held]) -> None:
         before = time.monotonic()
@@ -173,8 +212,24 @@ class Heartbeat:
                 self._lose(held)
 
     def _lose(self, held: Held) -> None:
-        held.lose()
+        if not held.started:
+            self._crew.allowance.give_back(1)
         self._crew.tally.lost += 1
+        self._drop(held)
+
+    def _drop(self, held: Held) -> None:
+        """The job is no longer ours: whatever the handler still comes to, nothing is settled."""
+        held.lose()
         self._crew.registry.remove([held])
         # A handler that goes on without its lease, in a thread that cannot be ended, holds up nobody else.
         self._crew.quarantine.ended([held])
+
+
+def _timed_out(held: Held) -> str:
+    assert held.job.timeout is not None
+    where = "it blocks the event loop or heeds no cancel" if held.is_async else "its thread cannot be ended"
+    return f"timed out after {held.job.timeout.total_seconds():g} s, and {where}"
+
+
+def _policy(crew: Crew, held: Held) -> Backoff:
+    return (held.task.retry if held.task is not None else None) or crew.retry

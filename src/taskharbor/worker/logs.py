@@ -11,20 +11,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from taskharbor.core.model import Job
+from taskharbor.core.logged import job_fields
+
+__all__ = ["FIELDS", "JsonFormatter", "TextFormatter", "WithWorker", "job_fields", "log_to"]
 
 FIELDS: Final = ("job", "type", "queue", "tenant", "attempt", "worker")
-
-
-def job_fields(job: Job) -> dict[str, Any]:
-    """The `extra` of a line about this job."""
-    return {
-        "job": job.id,
-        "type": job.type,
-        "queue": job.queue,
-        "tenant": job.tenant_id,
-        "attempt": job.attempts + 1,
-    }
 
 
 class WithWorker(logging.Filter):

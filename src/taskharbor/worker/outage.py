@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from typing import Final
+from typing import Final, Protocol
 
 from taskharbor.core.errors import StoreError
 
@@ -14,6 +14,12 @@ FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
 
 log = logging.getLogger("taskharbor.worker")
+
+
+class Stop(Protocol):
+    """Told to stop, or not: an event, or what looks like one."""
+
+    def wait(self, timeout: float) -> bool: ...
 
 
 class Outage:
@@ -24,7 +30,7 @@ class Outage:
         self._since: float | None = None
         self._wait_s = FIRST_WAIT_S
 
-    def wait(self, error: StoreError, stop: threading.Event) -> None:
+    def wait(self, error: StoreError, stop: Stop) -> None:
         self.began(error)
         with self._lock:
             wait_s = self._wait_s

@@ -2,7 +2,7 @@
 
 A store knows only that a job was delivered and never heard of again. If its process died, so it looks for every job
 that the process held, and each such delivery counts towards a crash loop. A job with two of them behind it is kept
-apart: nothing else is held while it runs, so a third one can only be its own doing.
+apart: nothing else is held while it runs, other suspects neither, so a third one can only be its own doing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from datetime import timedelta
+from typing import Final, NamedTuple
 
 from taskharbor.core.model import Job
+from taskharbor.core.outcome import Ending, Released, Snoozed
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
@@ -24,6 +26,11 @@ PATIENCE_S: Final = 5.0
 """How long a suspect waits for handlers that were running before it."""
 LONGEST_S: Final = 30.0
 """How long everybody else stands back at most."""
+CAUTION_S: Final = 2.0
+FEW: Final = 4
+"""Jobs that are claimed at once while suspects have been about lately: all but one of those go back each time."""
+PUT_OFF: Final = timedelta(seconds=10)
+"""For suspects that could not have their turn within the time that everybody else stands back."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -31,6 +38,12 @@ log = logging.getLogger("taskharbor.worker")
 def is_suspect(job: Job) -> bool:
     """Whether this delivery follows at least two that neither ended nor were given back."""
     return job.deliveries - job.forgiven - job.attempts >= UNEXPLAINED
+
+
+class Admitted(NamedTuple):
+    run: list[Held]
+    back: list[tuple[Held, Ending]]
+    """Those that the store gets back, each with how."""
 
 
 class Quarantine:
@@ -41,26 +54,38 @@ class Quarantine:
         self._waiting: deque[tuple[Lane, Held]] = deque()
         self._monotonic = monotonic
         self._since = 0.0
+        self._seen = -CAUTION_S
         self.chosen: Held | None = None
         self.active = False
 
-    def admit(self, lane: Lane, items: list[Held]) -> bool:
-        """Whether any of them is a suspect. Those are kept here."""
+    def admit(self, lane: Lane, items: list[Held]) -> Admitted:
+        """What is to become of jobs that were claimed. The first suspect stays here until it has its turn; everything
+        else goes back meanwhile, and other suspects wait for later."""
         suspects = [held for held in items if is_suspect(held.job)]
-        if not suspects:
-            return self.active
+        if not suspects and not self.active:
+            return Admitted(items, [])
         with self._lock:
-            self._waiting.extend((lane, held) for held in suspects)
-            if not self.active:
-                self._since = self._monotonic()
-            self.active = True
-        for held in suspects:
-            log.warning("%s may have brought workers down: it runs alone", held.job.type, extra=job_fields(held.job))
-        return True
+            if suspects:
+                self._seen = self._monotonic()
+            if suspects and not self.active and self.chosen is not None:
+                # One that everybody stood back for still runs, and has had its time alone.
+                late = set(suspects)
+                return Admitted(
+                    [held for held in items if held not in late], [(held, Snoozed(PUT_OFF)) for held in suspects]
+                )
+            kept = None
+            if suspects and not self._waiting and self.chosen is None:
+                kept = suspects[0]
+                self._waiting.append((lane, kept))
+                self._since = self._seen
+                self.active = True
+        if kept is not None:
+            log.warning("%s may have brought workers down: it runs alone", kept.job.type, extra=job_fields(kept.job))
+        return Admitted([], [(held, Released()) for held in items if held is not kept])
 
-    def holds(self, held: Held) -> bool:
-        with self._lock:
-            return any(item is held for _, item in self._waiting)
+    def bounded(self, room: int) -> int:
+        """How many of so many jobs to claim now."""
+        return min(room, FEW) if self._monotonic() - self._seen < CAUTION_S else room
 
     def serve(self, lane: Lane, held_in_all: int) -> None:
         """Start the next suspect of this lane when nothing but suspects is left in the process, or when what else runs

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor import __version__
-from taskharbor.core.errors import InvalidInput, StoreError
+from taskharbor.core.errors import InvalidInput, StoreError, StoreRefused, StoreUnavailable
 from taskharbor.core.fleet import ANY_TYPE
 from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
@@ -23,6 +23,7 @@ from taskharbor.core.model import DEFAULT_QUEUE, Settlement
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer, Crew, Relief
 from taskharbor.worker.executor import Executor
+from taskharbor.worker.flag import Flag
 from taskharbor.worker.heartbeat import Heartbeat
 from taskharbor.worker.held import Held, Registry
 from taskharbor.worker.keeping import kept_by_lake
@@ -31,6 +32,7 @@ from taskharbor.worker.leader import Leader
 from taskharbor.worker.outage import Outage
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
+from taskharbor.worker.settings import check_count, check_retention, check_seconds
 from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
 from taskharbor.worker.supervisor import heed_parent
 from taskharbor.worker.tally import Tally
@@ -79,11 +81,14 @@ class Worker:
         retention: timedelta | None = None,
         fleet: bool = True,
     ) -> None:
-        _check_positive(concurrency=concurrency, lease_s=lease_s, batch=batch, poll_interval_s=poll_interval_s)
-        if grace_s < 0:
-            raise InvalidInput(f"grace_s must be at least 0, got {grace_s}")
+        check_count("concurrency", concurrency)
+        check_count("batch", batch)
         if max_jobs is not None:
-            _check_positive(max_jobs=max_jobs)
+            check_count("max_jobs", max_jobs)
+        check_seconds("lease_s", lease_s)
+        check_seconds("grace_s", grace_s, zero=True)
+        check_seconds("poll_interval_s", poll_interval_s)
+        check_retention(retention)
         self.id = check_name(name, "name", MAX_NAME) if name else _worker_name()
         self.tally = Tally()
         self._harbor = harbor
@@ -94,10 +99,11 @@ class Worker:
         self._batch = min(batch, MAX_BATCH)
         self._poll_interval_s = poll_interval_s
         self._allowance = Allowance(max_jobs)
+        self._outage = Outage()
         self._retention = retention
         self._fleet = fleet
-        self._stopping = _Flag()
-        self._hurry = _Flag()
+        self._stopping = Flag()
+        self._hurry = Flag()
         self._stopped = threading.Event()
         self._started = False
         self._parts_lock = threading.Lock()
@@ -105,10 +111,10 @@ class Worker:
     # --- What people call --------------------------------------------------------------------------------
 
     def run(self) -> Tally:
-        """Work until told to stop, then finish in good order."""
+        """Work until told to stop, then finish in good order. A store that is away at the start is waited for."""
         restore = self._listen()
         try:
-            self.start()
+            self._start_patiently()
             while not self._stopping.is_set() and not self._has_done_enough():
                 time.sleep(LOOK_S)
             self.stop()
@@ -139,6 +145,16 @@ class Worker:
             self._begin()
             self._started = True
 
+    def _start_patiently(self) -> None:
+        """Wait for a store that is away, as in the midst of work. What waiting cannot cure goes to the caller."""
+        while not (self._started or self._stopping.is_set()):
+            try:
+                self.start()
+            except StoreRefused:
+                raise
+            except StoreUnavailable as error:
+                self._outage.wait(error, self._stopping)
+
     def _prepare(self) -> None:
         driver = self._harbor.driver
         driver.now()  # the first look at the store: what is wrong with it is said here, to the caller
@@ -152,7 +168,7 @@ class Worker:
             poll_interval_s=self._poll_interval_s,
             registry=Registry(),
             quarantine=Quarantine(),
-            outage=Outage(),
+            outage=self._outage,
             tally=self.tally,
             allowance=self._allowance,
         )
@@ -329,19 +345,6 @@ class Worker:
         return restore
 
 
-class _Flag:
-    """An event that nobody waits for. Having no lock, it may be set where a signal comes in the midst of setting it."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-
 def _worker_name() -> str:
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{new_id()[-6:]}"
 
@@ -357,7 +360,7 @@ def _slots(queues: Queues, harbor: Harbor, concurrency: int) -> dict[str, int]:
         raise InvalidInput("queues is empty: name at least one, or leave it out for all that the tasks name")
     for queue, count in slots.items():
         check_name(queue, "queue", MAX_NAME)
-        _check_positive(**{f"the slots of queue {queue!r}": count})
+        check_count(f"the slots of queue {queue!r}", count)
     return slots
 
 
@@ -378,9 +381,3 @@ def _handled(types: Sequence[str] | None) -> dict[str, str]:
     """What the worker takes, for whoever asks why a job waits; nothing if it is too much to say."""
     said = ANY_TYPE if types is None else ",".join(types)
     return {"types": said} if len(said) <= MOST_OF_TYPES and not any("," in each for each in types or ()) else {}
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
-            raise InvalidInput(f"{name} must be above zero, got {number!r}")

@@ -34,7 +34,7 @@ def register(driver: Driver, definitions: Mapping[str, Schedule] | Iterable[Sche
     starts after a downtime still finds the tick that was missed. Every definition is checked before any is put.
     """
     given = definitions.values() if isinstance(definitions, Mapping) else definitions
-    ready = [replace(each, next_run_at=Cron.parse(each.spec, each.timezone).next_after(now)) for each in given]
+    ready = [replace(each, next_run_at=Cron.parse(each.spec, each.timezone).first_after(now)) for each in given]
     return [driver.put_schedule(schedule, now=now) for schedule in ready]
 
 
@@ -107,6 +107,8 @@ class Scheduler:
         cron = Cron.parse(schedule.spec, schedule.timezone)
         following = cron.next_after(now)
         if tick is None:  # put without a first tick, or one that never fires
+            if following is None:
+                self._say(schedule.name, logging.WARNING, f"{schedule.spec!r} never fires: correct its day or month")
             return 0, following if following is None or self._advance(schedule, following, now) else None
         if schedule.paused:  # ticks of a pause are not missed: they pass, and are not made up for later
             self._advance(schedule, following, now)

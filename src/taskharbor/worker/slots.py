@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from datetime import datetime
 from typing import Final
@@ -21,6 +22,10 @@ from taskharbor.worker.watchdog import Watchdog
 
 STEP_S: Final = 0.005
 """A coroutine slot whose handlers never wait lets the loop have a turn this often."""
+
+END_S: Final = 5.0
+LEFT_S: Final = 0.2
+"""How long the event loop may take to end: on its own, and with handlers in it that do not stop."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -114,10 +119,15 @@ class CoroutineSlots:
             with asyncio.Runner() as runner:
                 self._loop = loop = runner.get_loop()
                 loop.call_soon(started.set)
+                aside = ThreadPoolExecutor(thread_name_prefix="taskharbor-aside")
+                loop.set_default_executor(aside)
                 while not self._stopping:
                     _run_on(loop)
                 for task in self._tasks:
                     task.cancel()
+                # What handlers left to `asyncio.to_thread` may take its time: the loop ends without it.
+                loop.set_default_executor(ThreadPoolExecutor(1))
+                aside.shutdown(wait=False, cancel_futures=True)
 
         self._thread = threading.Thread(target=main, name="taskharbor-loop", daemon=True)
         self._thread.start()
@@ -137,7 +147,8 @@ class CoroutineSlots:
         loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             _call(loop, loop.stop)
-            self._thread.join(timeout=5)
+            # A handler that has not heeded its cancel by now is left behind, like a thread: nobody waits for it.
+            self._thread.join(timeout=LEFT_S if self._tasks else END_S)
 
     def _spread(self, lane: Lane) -> None:
         """Start as many slots as there are jobs and permits."""

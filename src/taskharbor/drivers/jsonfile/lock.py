@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from taskharbor.core.errors import StoreUnavailable
+from taskharbor.core.errors import StoreRefused, StoreUnavailable
 from taskharbor.drivers.jsonfile.failures import store_error
 from taskharbor.drivers.jsonfile.mark import OFFSET
 from taskharbor.drivers.jsonfile.snapshot import missing
@@ -34,7 +34,7 @@ def held(directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> It
     With `create`, the file to lock is made where it is missing; else a missing one means there is no store.
     """
     if fcntl is None:  # pragma: no cover - only off POSIX
-        raise StoreUnavailable("json:// needs the file locks of Linux, macOS or BSD: use sqlite:// here")
+        raise StoreRefused("json:// needs the file locks of Linux, macOS or BSD: use sqlite:// here")
     deadline = time.monotonic() + wait_s
     descriptor = _take(directory / FILE_NAME, exclusive, create, deadline, wait_s)
     try:

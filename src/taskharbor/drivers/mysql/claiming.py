@@ -14,6 +14,7 @@ from taskharbor.core.contract import Leased
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Job, Lease, LeasedJob
+from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.mysql.moves import apply_moves, lock_jobs
 from taskharbor.drivers.mysql.rows import claimed_job, common_part
 from taskharbor.drivers.mysql.store import Row, Session
@@ -105,7 +106,7 @@ def sweep(session: Session, seen: Look, now: datetime, limits: Limits) -> int:
 
 def take_back(session: Session, queues: Sequence[str], now: datetime, limits: Limits) -> int:
     ids = _sweepable(session, "select_lapsed", queues, now)
-    return move(session, ids, now, lambda job: transitions.lapse(job, now, limits, transitions.LAPSED_TEXT))
+    return move(session, ids, now, lambda job: lapse(job, now, limits, transitions.LAPSED_TEXT))
 
 
 def expire(session: Session, queues: Sequence[str], now: datetime) -> int:

@@ -200,6 +200,18 @@ class MysqlDriver(BaseDriver):
                 break
         return removed
 
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        removed = 0
+        for at in range(0, len(ids), SWEEP_BATCH):
+
+            def work(session: Session, part: Sequence[str] = ids[at : at + SWEEP_BATCH], gone: int = removed) -> int:
+                return fleet.prune_chosen(session, part, before, limit - gone)
+
+            removed += self._store.write(work)
+            if removed == limit:
+                break
+        return removed
+
     # --- Schedules ---------------------------------------------------------------------------------------
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:

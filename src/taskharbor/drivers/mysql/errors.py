@@ -16,6 +16,7 @@ from taskharbor.core.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
     TaskHarborError,
 )
@@ -30,10 +31,10 @@ LOST: Final = frozenset({2006, 2013, 2014, 2055, 1053, 1927, 4031, 0})
 _DUPLICATE: Final = 1062
 _DUPLICATE_TEXT: Final = re.compile(r"Duplicate entry '(.*)' for key", re.DOTALL)
 _BY_NUMBER: Final[dict[int, tuple[type[TaskHarborError], str]]] = {
-    1045: (StoreUnavailable, "the server refused the login: check the user and password in the URL"),
-    1698: (StoreUnavailable, "the server refused the login: check the user in the URL"),
-    1044: (StoreUnavailable, "this user may not use the database: check the URL, or grant the user access"),
-    1049: (StoreUnavailable, "there is no such database: create it, or correct the URL"),
+    1045: (StoreRefused, "the server refused the login: check the user and password in the URL"),
+    1698: (StoreRefused, "the server refused the login: check the user in the URL"),
+    1044: (StoreRefused, "this user may not use the database: check the URL, or grant the user access"),
+    1049: (StoreRefused, "there is no such database: create it, or correct the URL"),
     1040: (StoreUnavailable, "the server has no connection left: raise max_connections or lower pool_size"),
     1203: (StoreUnavailable, "this user has no connection left: raise max_user_connections or lower pool_size"),
     2003: (StoreUnavailable, "the server cannot be reached: is it running at the URL's host and port?"),
@@ -86,10 +87,10 @@ def translate(error: Exception) -> TaskHarborError:
     if is_lost(error):
         return StoreUnavailable(f"the connection to the server was lost: is it running? ({text or 'no message'})")
     if isinstance(error, OSError):
-        return StoreUnavailable(f"cannot connect: {error}. Check the files that the URL names")
+        return StoreRefused(f"cannot connect: {error}. Check the files that the URL names")
     if isinstance(error, RuntimeError):
         # PyMySQL says so when a login method needs a library that is not installed.
-        return StoreUnavailable(f"cannot log in: {text}. Try pip install 'PyMySQL[rsa]', or connect with ssl_ca")
+        return StoreRefused(f"cannot log in: {text}. Try pip install 'PyMySQL[rsa]', or connect with ssl_ca")
     return StoreError(f"the server refused: {text} ({number})")
 
 

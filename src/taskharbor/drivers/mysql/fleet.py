@@ -10,6 +10,7 @@ from typing import Final
 from taskharbor.core import transitions
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.limits import SWEEP_BATCH, Limits
+from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.mysql.claiming import expire, move, take_back
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import optional_time, sql_time
@@ -88,7 +89,7 @@ def _remove_dead_workers(session: Session, now: datetime, dead_after: timedelta,
         return Recovery()
     freed = 0
     while orphans := [row[0] for row in session.rows("select_orphans", owners=ids, limit=SWEEP_BATCH)]:
-        freed += move(session, orphans, now, lambda job: transitions.lapse(job, now, limits, transitions.ORPHANED_TEXT))
+        freed += move(session, orphans, now, lambda job: lapse(job, now, limits, transitions.ORPHANED_TEXT))
     session.run_by_id("deregister", ids)
     return Recovery(workers_removed=len(ids), leases_freed=freed)
 
@@ -111,7 +112,16 @@ def prune(session: Session, before: datetime, limit: int) -> int:
             break
         after = window[-1][0]
         ended.update((job_id, None) for _, job_id, _, is_over in window if is_over)
-    ids = list(ended)[:limit]
+    return _forget(session, list(ended)[:limit])
+
+
+def prune_chosen(session: Session, ids: Sequence[str], before: datetime, limit: int) -> int:
+    """The same for chosen jobs."""
+    ended = session.rows_by_id("prune_chosen", ids, before=sql_time(before))
+    return _forget(session, [row[0] for row in ended][:limit])
+
+
+def _forget(session: Session, ids: Sequence[str]) -> int:
     if ids:
         session.run_by_id("prune_keys", ids)
         session.run_ids("prune_history", ids)

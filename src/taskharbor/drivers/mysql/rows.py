@@ -144,7 +144,7 @@ def finished_job(row: Row) -> Job:
         attempts=row[25],
         deliveries=row[11],
         forgiven=row[26],
-        last_error=row[27],
+        last_error=row[27] or "",
         failed_at=row[28],
         status=status,
         lease_token=None,

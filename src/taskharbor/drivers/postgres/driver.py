@@ -181,6 +181,9 @@ class PostgresDriver(BaseDriver):
     def _prune(self, before: datetime, limit: int) -> int:
         return self._fleet.prune(before, limit)
 
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        return self._fleet.prune_chosen(ids, before, limit)
+
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         return self._scheduling.put(schedule)
 

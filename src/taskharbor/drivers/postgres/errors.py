@@ -16,6 +16,7 @@ from taskharbor.core.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
     TaskHarborError,
 )
@@ -29,9 +30,9 @@ _BY_STATE: Final[dict[str, tuple[type[TaskHarborError], str]]] = {
     "25006": (StoreReadOnly, "PostgreSQL accepts no writes here: connect to the primary"),
     "53100": (StoreFull, "PostgreSQL has no disk space left: free some, nothing of this call was kept"),
     "42501": (StoreReadOnly, "the database user may not do this: grant it the privileges on the tables"),
-    "28P01": (StoreUnavailable, "PostgreSQL refused the password: check the user and password in the URL"),
-    "28000": (StoreUnavailable, "PostgreSQL refused the login: check the user in the URL and pg_hba.conf"),
-    "3D000": (StoreUnavailable, "there is no such database: create it, or correct the URL"),
+    "28P01": (StoreRefused, "PostgreSQL refused the password: check the user and password in the URL"),
+    "28000": (StoreRefused, "PostgreSQL refused the login: check the user in the URL and pg_hba.conf"),
+    "3D000": (StoreRefused, "there is no such database: create it, or correct the URL"),
     "53300": (StoreUnavailable, "PostgreSQL has no connection left: raise max_connections or lower max_size"),
 }
 
@@ -84,8 +85,8 @@ def translate(error: psycopg.Error) -> TaskHarborError:
     if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
         if text.endswith("does not exist") and "database" in text:
             # While connecting, psycopg has the text of the server but not its code.
-            return StoreUnavailable(f"there is no such database: create it, or correct the URL ({text})")
-        if "password" in text or "authentication" in text:
-            return StoreUnavailable(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
+            return StoreRefused(f"there is no such database: create it, or correct the URL ({text})")
+        if any(word in text for word in ("password", "authentication", "pg_hba.conf", "role ")):
+            return StoreRefused(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
         return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
     return StoreError(f"PostgreSQL: {text}")

@@ -74,10 +74,10 @@ class Fleet:
             orphans = self._queueing.sweep_params(queues, now, dead)
             found = SWEEP_BATCH
             while found == SWEEP_BATCH:
-                found = len(self._session.run("take_back", orphans))
+                found = self._queueing.take_back(orphans)
                 freed += found
         sweep = self._queueing.sweep_params(queues, now)
-        freed += len(self._session.run("take_back", sweep))
+        freed += self._queueing.take_back(sweep)
         return Recovery(len(dead), freed, len(self._session.run("expire", sweep)))
 
     def prune(self, before: datetime, limit: int) -> int:
@@ -91,5 +91,11 @@ class Fleet:
                 break
             xid, sequence = window[-1][0], window[-1][1]
             ended.update((job_id, None) for _, _, job_id, _, is_over in window if is_over)
-        ids = list(ended)[:limit]
+        return self._forget(list(ended)[:limit])
+
+    def prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        params = {"ids": list(ids), "before": before, "limit": limit}
+        return self._forget([row[0] for row in self._session.run("prune_chosen", params)])
+
+    def _forget(self, ids: list[str]) -> int:
         return int(self._session.run("prune", {"ids": ids})[0][0]) if ids else 0

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from psycopg import Connection
 
@@ -16,6 +16,7 @@ from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskH
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
+from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.frontier import Frontier, Point
 from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array, time_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
@@ -30,6 +31,20 @@ _DUE_ORDER: Final = itemgetter(8, 0)
 """Of the rows that a claim returns: due time and id."""
 _BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
 _STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
+ALL: Final[list[Row]] = [(None, None)]
+"""What a statement returns that settled everything it was given."""
+
+
+class _Batch(NamedTuple):
+    """Settlements of one kind, and the statement that settles those that are not odd."""
+
+    name: str
+    items: Sequence[Settlement]
+    params: Mapping[str, Any]
+
+    @property
+    def call(self) -> Call:
+        return self.name, self.params
 
 
 class Queueing:
@@ -41,9 +56,9 @@ class Queueing:
     # --- Settle and reserve ------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
-        calls = _settle_calls(settlements, now)
-        rows = self._session.run_all(calls) if calls else []
-        return self._results(settlements, calls, rows, now)
+        batches = _batches(settlements, now)
+        rows = self._session.run_all([batch.call for batch in batches]) if batches else []
+        return self._results(settlements, batches, rows, now)
 
     def settle_and_reserve(
         self,
@@ -74,7 +89,7 @@ class Queueing:
         self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
     ) -> tuple[Settled, list[Row]]:
         """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
-        calls = _settle_calls(settlements, claim["now"])
+        batches = _batches(settlements, claim["now"])
         if len(self._frontiers) > MOST_FRONTIERS:
             self._frontiers.clear()
         frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ())), Frontier())
@@ -86,10 +101,10 @@ class Queueing:
         else:
             name, params = "claim" if len(queues) == 1 else "claim_many", {**claim, "sweep_first": True}
         started = time.monotonic()
-        *settled, claimed = self._session.run_all([*calls, (name, params)])
+        *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, params)])
         walk = time.monotonic() - started
         # Before anything is swept: a lease that has ended is to be called expired, not somebody else's.
-        results = self._results(settlements, calls, settled, claim["now"], {row[0] for row in claimed})
+        results = self._results(settlements, batches, settled, claim["now"], {row[0] for row in claimed})
         if behind and claimed:
             frontier.continued(_last(claimed))
             return results, claimed
@@ -99,7 +114,8 @@ class Queueing:
             sweep = self.sweep_params(queues, claim["now"])
             again = (name, {**claim, "sweep_first": False})
             started = time.monotonic()
-            claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])[-1]
+            taken_back, _, claimed = self._session.run_all([("take_back", sweep), ("expire", sweep), again])
+            say_crash_loops(taken_back)
             walk = time.monotonic() - started
             if len(queues) > 1 and not claimed:
                 claimed = self._claim_one_by_one(queues, claim)
@@ -121,6 +137,12 @@ class Queueing:
         plan = self._session.run("explain_head", {"queue": queue})[0][0][0]["Plan"]
         return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
+    def take_back(self, sweep: Mapping[str, Any]) -> int:
+        """Free leases that have ended; how many."""
+        rows = self._session.run("take_back", sweep)
+        say_crash_loops(rows)
+        return len(rows)
+
     def sweep_params(self, queues: Sequence[str], now: datetime, owners: Sequence[str] | None = None) -> dict[str, Any]:
         return {
             "queues": list(queues),
@@ -135,18 +157,19 @@ class Queueing:
     def _results(
         self,
         settlements: Sequence[Settlement],
-        calls: Sequence[Call],
+        batches: Sequence[_Batch],
         rows: Sequence[Sequence[Row]],
         now: datetime,
         claimed: Collection[str] = (),
     ) -> Settled:
         """What became of each settlement. `claimed` are the jobs that the same round trip leased afterwards: what it
         did not settle of those was not inflight before."""
-        if len(calls) == 1 and len(rows[0]) == len(settlements):  # the usual case: a batch of one kind, none stale
-            return [_STATUS[calls[0][0]]] * len(settlements)
+        if len(batches) == 1 and rows[0] == ALL and len(batches[0].items) == len(settlements):  # the usual case
+            return [_STATUS[batches[0].name]] * len(settlements)
         done: dict[tuple[str, str], Status] = {}
-        for (name, _), settled in zip(calls, rows, strict=True):
-            done.update(((id, token), _STATUS[name]) for id, token in settled)
+        for batch, settled in zip(batches, rows, strict=True):
+            keys = [(item.id, item.token) for item in batch.items] if settled == ALL else settled
+            done.update(dict.fromkeys(keys, _STATUS[batch.name]))
         results: Settled = []
         odd: list[tuple[int, Settlement]] = []
         for item in settlements:
@@ -254,16 +277,17 @@ def _last(claimed: Sequence[Row]) -> Point | None:
     return Point(lowest, due_at, job_id)
 
 
-def _settle_calls(settlements: Sequence[Settlement], now: datetime) -> list[Call]:
+def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     """The set-based statements that settle everything but the odd cases. Only the first item for a job is in them:
     whatever else the batch has for it must see what that one did."""
     settlements = _first_of_each(settlements)
     acks = [item for item in settlements if item.kind is Settle.ACK]
     back = [item for item in settlements if item.kind in _BACK]
     dead = [item for item in settlements if item.kind is Settle.FAIL]
-    calls: list[Call] = []
+    batches: list[_Batch] = []
     if acks:
-        calls.append(("ack", {**_keys(acks, now), "results": _sparse([item.result for item in acks])}))
+        results = {"results": _sparse([item.result for item in acks])}
+        batches.append(_Batch("ack", acks, {**_keys(acks, now), **results}))
     if back:
         updates = [item.update for item in back]
         moves: Mapping[str, Any] = {
@@ -273,11 +297,11 @@ def _settle_calls(settlements: Sequence[Settlement], now: datetime) -> list[Call
             "errors": [update.last_error if update else None for update in updates],
             "failed_ats": [update.failed_at if update else None for update in updates],
         }
-        calls.append(("back", {**_keys(back, now), **moves}))
+        batches.append(_Batch("back", back, {**_keys(back, now), **moves}))
     if dead:
         reasons = {"reasons": [item.reason for item in dead], "codes": [str(item.code) for item in dead]}
-        calls.append(("dead", {**_keys(dead, now), **reasons}))
-    return calls
+        batches.append(_Batch("dead", dead, {**_keys(dead, now), **reasons}))
+    return batches
 
 
 def _first_of_each(items: Sequence[T]) -> Sequence[T]:

@@ -15,6 +15,7 @@ from taskharbor.core.contract import Leased
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import PRIORITY_RANGE, SWEEP_BATCH
 from taskharbor.core.model import Job, Lease, LeasedJob, Status
+from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.rows import meta_from_text, timeout_from_nanos
 from taskharbor.drivers.sqlite.records import Row
 from taskharbor.drivers.sqlite.store import Connection, SqliteStore
@@ -76,7 +77,7 @@ class Claiming(SqliteStore):
             "select_lapsed",
             queues,
             now,
-            lambda job: transitions.lapse(job, now, self.limits, transitions.LAPSED_TEXT),
+            lambda job: lapse(job, now, self.limits, transitions.LAPSED_TEXT),
         )
 
     def _expire(self, connection: Connection, queues: Sequence[str], now: datetime) -> int:

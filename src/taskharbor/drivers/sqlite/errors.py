@@ -17,6 +17,7 @@ from taskharbor.core.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
     TaskHarborError,
 )
@@ -49,8 +50,8 @@ def translate(error: BaseException, path: str) -> TaskHarborError:
         return missing_tables(path)
     if code in BUSY:
         return StoreUnavailable(
-            f"{path} is locked by another program for too long: look for a transaction left open, "
-            "or allow more time with ?busy_timeout=60"
+            f"{path} is locked by another program for too long: look for a transaction left open, or for a process "
+            "that was stopped in the midst of one, or allow more time with ?busy_timeout=60"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or (
         code == sqlite3.SQLITE_CANTOPEN and Path(path).exists() and not _writable(path)
@@ -107,10 +108,10 @@ def _cannot_create(path: str) -> TaskHarborError:
 def cannot_open(path: str) -> TaskHarborError:
     parent = Path(path).parent
     if not parent.is_dir():
-        return StoreUnavailable(f"the directory {parent} does not exist: create it, or correct the path")
+        return StoreRefused(f"the directory {parent} does not exist: create it, or correct the path")
     if not Path(path).exists():
         return missing_tables(path)
-    return StoreUnavailable(f"{path} cannot be opened: it must be a file that this user may read and write")
+    return StoreRefused(f"{path} cannot be opened: it must be a file that this user may read and write")
 
 
 def missing_tables(path: str) -> SchemaMissing:

@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from taskharbor.core import transitions
 from taskharbor.core.clock import from_micros, to_micros
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.model import Status
+from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.sqlite.claiming import Claiming
 from taskharbor.drivers.sqlite.records import micros, moment
 from taskharbor.drivers.sqlite.store import Connection
@@ -76,7 +78,7 @@ class Fleet(Claiming):
     def _free_orphans(self, connection: Connection, owners: Sequence[str], now: datetime) -> int:
         orphans = self._jobs(connection, "select_orphans", {"owners": json.dumps(owners)})
         for job in orphans:
-            self._apply(connection, transitions.lapse(job, now, self.limits, transitions.ORPHANED_TEXT))
+            self._apply(connection, lapse(job, now, self.limits, transitions.ORPHANED_TEXT))
         return len(orphans)
 
     def _names(self, connection: Connection, statement: str, **group: object) -> Iterator[str]:
@@ -93,10 +95,19 @@ class Fleet(Claiming):
                 group = {"final": final, "status": status.value}
                 for queue in self._names(connection, "next_ended_queue", **group):
                     ended.extend(connection.execute(self._sql["select_ended"], {**group, "queue": queue, **most}))
-            gone = [{"id": id} for _, _, id in sorted(ended)[:limit]]
-            connection.executemany(self._sql["prune_keys"], gone)
-            connection.executemany(self._sql["prune_history"], gone)
-            return len(gone)
+            return self._forget(connection, [id for _, _, id in sorted(ended)[:limit]])
+
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+        old = {"before": to_micros(before)}
+        with self._writing() as connection:
+            ended = (id for id in ids if connection.execute(self._sql["prune_chosen"], {"id": id, **old}).fetchone())
+            return self._forget(connection, list(islice(ended, min(limit, sys.maxsize))))
+
+    def _forget(self, connection: Connection, ids: Sequence[str]) -> int:
+        gone = [{"id": id} for id in ids]
+        connection.executemany(self._sql["prune_keys"], gone)
+        connection.executemany(self._sql["prune_history"], gone)
+        return len(gone)
 
 
 def _worker(row: Sequence[Any]) -> Worker:

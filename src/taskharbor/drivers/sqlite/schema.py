@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
-from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
+from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreRefused
 from taskharbor.drivers.sqlfiles import Migration, migrations
 from taskharbor.drivers.sqlite.errors import BUSY, code_of, missing_tables
 
@@ -26,7 +26,7 @@ def migration_sql(prefix: str) -> str:
 
 def check_library() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreUnavailable(
+        raise StoreRefused(
             f"SQLite 3.35 or newer is needed, this Python was built with {sqlite3.sqlite_version}: "
             "use a newer Python, or another store"
         )
@@ -35,7 +35,7 @@ def check_library() -> None:
             try:
                 probe.execute("SELECT value FROM json_each('[]')")
             except sqlite3.OperationalError:
-                raise StoreUnavailable(
+                raise StoreRefused(
                     f"SQLite {sqlite3.sqlite_version} was built without its JSON functions: use 3.38 or newer"
                 ) from None
 

@@ -1,7 +1,8 @@
-"""The door by which imported jobs enter a store: as they stand, with their history and their keys.
+"""The door by which jobs enter a store that did not begin there: as they stand, with their history.
 
-A portion enters in one transaction. What is there already, live or in history, is passed over, so that an import can
-be run again. Nothing else in TaskHarbor writes jobs that did not begin here.
+Imported jobs come with their keys, and with places of their own in the feed. Restored ones were here before: each fact
+goes back to the place that it had, so that nobody who has read that far gets it again; their keys stay free. A portion
+enters in one transaction. What is there already, live or in history, is passed over, so that both can be run again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from taskharbor.drivers.engine import EngineDriver
 from taskharbor.drivers.rows import fact_params, job_params, meta_to_text, timeout_to_nanos
 from taskharbor.drivers.state import KeyRecord
 from taskharbor.pipeline.imports.model import FINAL, Imported
+from taskharbor.pipeline.restore_rows import Restored, fact_of, numbers_of
 
 
 class Entered(NamedTuple):
@@ -53,8 +55,12 @@ class Door(ABC):
         """Keep the jobs that are new, each with its facts and its key, all of them or none."""
 
     @abstractmethod
-    def known(self, portion: Sequence[Imported]) -> set[str]:
-        """The ids that are there already, for a dry run."""
+    def restore(self, portion: Sequence[Restored]) -> set[str]:
+        """Put back the finished jobs that are not there, all of them or none. Returns the ids that were there."""
+
+    @abstractmethod
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Those that are there already."""
 
 
 class EngineDoor(Door):
@@ -63,9 +69,9 @@ class EngineDoor(Door):
     def __init__(self, driver: EngineDriver) -> None:
         self._driver = driver
 
-    def known(self, portion: Sequence[Imported]) -> set[str]:
+    def known(self, ids: Sequence[str]) -> set[str]:
         with self._driver._reading() as state:
-            return {item.job.id for item in portion if self._is_known(state, item.job.id)}
+            return {id for id in ids if self._is_known(state, id)}
 
     @staticmethod
     def _is_known(state: Any, id: str) -> bool:
@@ -92,6 +98,19 @@ class EngineDoor(Door):
                 for fact in item.facts:
                     state.record(fact)
         return Entered(known, without)
+
+    def restore(self, portion: Sequence[Restored]) -> set[str]:
+        known: set[str] = set()
+        with self._driver._writing() as state:
+            for item in portion:
+                if self._is_known(state, item.job_id):
+                    known.add(item.job_id)
+                    continue
+                facts = [fact_of(record) for record in item.facts]
+                state.put("finished", item.job_id, facts[-1].job)
+                for record, fact in zip(item.facts, facts, strict=True):
+                    state.put("history", numbers_of(record)[1], fact)
+        return known
 
 
 def keyless(item: Imported) -> Imported:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any
 
@@ -11,15 +12,26 @@ from taskharbor.drivers.mysql.values import list_literal, sql_time
 from taskharbor.drivers.sqlite.records import in_micros
 from taskharbor.pipeline.imports.door import Door, Entered, fact_params, keyless, live_params
 from taskharbor.pipeline.imports.model import FINAL, Imported
+from taskharbor.pipeline.restore_rows import Record, Restored, fact_columns
 
 
 class PostgresDoor(Door):
     def __init__(self, driver: Any) -> None:
         self._session = driver._session
 
-    def known(self, portion: Sequence[Imported]) -> set[str]:
-        ids = [item.job.id for item in portion]
-        return {row[0] for row in self._session.run("known_ids", {"ids": ids})}
+    def known(self, ids: Sequence[str]) -> set[str]:
+        return {row[0] for row in self._session.run("known_ids", {"ids": list(ids)})}
+
+    def restore(self, portion: Sequence[Restored]) -> set[str]:
+        def work(connection: Any) -> set[str]:
+            ids = [item.job_id for item in portion]
+            known = {row[0] for row in self._session.on(connection, "known_ids", {"ids": ids})}
+            for record in _new_facts(portion, known):
+                self._session.on(connection, "restore_fact", fact_columns(record))
+            return known
+
+        known: set[str] = self._session.in_transaction(work)
+        return known
 
     def enter(self, portion: Sequence[Imported]) -> Entered:
         def work(connection: Any) -> Entered:
@@ -49,20 +61,27 @@ class SqliteDoor(Door):
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
-    def known(self, portion: Sequence[Imported]) -> set[str]:
+    def known(self, ids: Sequence[str]) -> set[str]:
         with self._driver._reading() as connection:
-            return self._known(connection, portion)
+            return self._known(connection, ids)
 
-    def _known(self, connection: Any, portion: Sequence[Imported]) -> set[str]:
+    def _known(self, connection: Any, ids: Sequence[str]) -> set[str]:
         statement = self._driver._sql["known_ids"]
-        ids = [item.job.id for item in portion]
         return {id for id in ids if connection.execute(statement, {"id": id}).fetchone()}
+
+    def restore(self, portion: Sequence[Restored]) -> set[str]:
+        statement = self._driver._sql["restore_fact"]
+        with self._driver._writing() as connection:
+            known = self._known(connection, [item.job_id for item in portion])
+            for record in _new_facts(portion, known):
+                connection.execute(statement, in_micros(fact_columns(record)))
+        return known
 
     def enter(self, portion: Sequence[Imported]) -> Entered:
         sql = self._driver._sql
         without: set[str] = set()
         with self._driver._writing() as connection:
-            known = self._known(connection, portion)
+            known = self._known(connection, [item.job.id for item in portion])
             for given in portion:
                 item = given
                 if item.job.id in known:
@@ -84,18 +103,27 @@ class MysqlDoor(Door):
     def __init__(self, driver: Any) -> None:
         self._store = driver._store
 
-    def known(self, portion: Sequence[Imported]) -> set[str]:
-        found: set[str] = self._store.read(lambda session: self._known(session, portion))
+    def known(self, ids: Sequence[str]) -> set[str]:
+        found: set[str] = self._store.read(lambda session: self._known(session, ids))
         return found
 
     @staticmethod
-    def _known(session: Any, portion: Sequence[Imported]) -> set[str]:
-        ids = list_literal([item.job.id for item in portion])
-        return {row[0] for row in session.rows("known_ids", ids=ids)}
+    def _known(session: Any, ids: Sequence[str]) -> set[str]:
+        return {row[0] for row in session.rows("known_ids", ids=list_literal(ids))}
+
+    def restore(self, portion: Sequence[Restored]) -> set[str]:
+        def work(session: Any) -> set[str]:
+            known = self._known(session, [item.job_id for item in portion])
+            for record in _new_facts(portion, known):
+                session.run("import_fact", **_times(fact_columns(record)))
+            return known
+
+        known: set[str] = self._store.write(work)
+        return known
 
     def enter(self, portion: Sequence[Imported]) -> Entered:
         def work(session: Any) -> Entered:
-            known = self._known(session, portion)
+            known = self._known(session, [item.job.id for item in portion])
             without: set[str] = set()
             facts = []
             nonce = new_tokens(1)[0]
@@ -125,6 +153,10 @@ class MysqlDoor(Door):
 
         entered: Entered = self._store.write(work)
         return entered
+
+
+def _new_facts(portion: Sequence[Restored], known: AbstractSet[str]) -> Iterator[Record]:
+    return (record for item in portion if item.job_id not in known for record in item.facts)
 
 
 def _times(params: dict[str, Any]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def _mapped(
 def _known(door: Door, portion: list[Imported]) -> set[str]:
     """For a dry run. A store that is not there yet knows none."""
     try:
-        return door.known(portion)
+        return door.known([item.job.id for item in portion])
     except SchemaMissing:
         return set()
 

@@ -7,7 +7,7 @@ import pytest
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import JobNotFound, JobNotInflight
 from taskharbor.core.fleet import Recovery, Worker
-from taskharbor.core.model import Outcome, Reason, Status
+from taskharbor.core.model import JobFilter, Outcome, Reason, Status
 from taskharbor.testing.helpers import (
     add,
     add_keyed,
@@ -219,3 +219,38 @@ class RecoveryContract:
         assert set(everything(driver)) == {ids[2]}
         assert driver.prune(NOON + HOUR, limit=2) == 1
         assert driver.prune(NOON + HOUR, limit=2) == 0
+
+    def test_prune_of_chosen_jobs_leaves_all_others(self, driver: Driver) -> None:
+        first, second, third = (done_job(driver, now=NOON) for _ in range(3))
+        assert driver.prune(NOON + HOUR, ids=[third, first, first]) == 2
+        assert set(everything(driver)) == {second}
+        assert driver.prune(NOON + HOUR, ids=[third, first, "nobody"]) == 0
+        assert driver.prune(NOON + HOUR, ids=[]) == 0
+        assert set(everything(driver)) == {second}
+        assert driver.prune(NOON + HOUR, ids=second) == 1
+        assert list(driver.history().rows) == []
+
+    def test_prune_of_chosen_jobs_takes_none_that_is_live_or_ended_later(self, driver: Driver) -> None:
+        young, old = done_job(driver, now=NOON), done_job(driver, now=NOON - MICROSECOND)
+        waiting, dead = add(driver, queue="mail"), dead_job(driver, queue="sms", now=NOON - HOUR)
+        purged = dead_job(driver, queue="fax", now=NOON - HOUR)
+        driver.purge(JobFilter(ids=[purged]))
+        assert driver.prune(NOON, ids=[young, waiting, dead, old, purged]) == 2
+        assert set(everything(driver)) == {young, waiting, dead}
+        assert len(driver.attempts(dead)) == 1
+
+    def test_prune_of_chosen_jobs_keeps_to_the_limit(self, driver: Driver) -> None:
+        waiting = add(driver, queue="mail")
+        ids = [waiting, *(done_job(driver, now=NOON) for _ in range(3))]
+        assert driver.prune(NOON + HOUR, ids=ids, limit=1) == 1
+        assert driver.prune(NOON + HOUR, ids=ids, limit=10) == 2
+        assert set(everything(driver)) == {waiting}
+
+    def test_prune_of_a_chosen_job_takes_its_history_and_frees_its_key(self, driver: Driver) -> None:
+        leased = leased_job(driver, idempotency_key="once")
+        driver.retry(leased.job.id, leased.lease.token, now=NOON, update=failure())
+        again = take(driver)
+        driver.ack(again.job.id, again.lease.token, now=NOON)
+        assert driver.prune(NOON + SECOND, ids=[leased.job.id]) == 1
+        assert list(driver.history().rows) == []
+        assert not add_keyed(driver, "once", now=NOON + SECOND).existed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import PayloadTooLarge, ScheduleNotFound
+from taskharbor.core.errors import InvalidInput, PayloadTooLarge, ScheduleNotFound
 from taskharbor.core.model import Overlap, Schedule
 from taskharbor.testing.helpers import add, everything, in_threads
 from taskharbor.testing.times import DAY, HOUR, MICROSECOND, MINUTE, NOON, SECOND
@@ -190,7 +190,13 @@ class ScheduleContract:
 
     def test_the_next_tick_goes_away_when_the_times_change_and_none_is_given(self, driver: Driver) -> None:
         tick(driver)
-        assert put(driver, next_run_at=None, spec="0 0 30 2 *").next_run_at is None
+        assert put(driver, next_run_at=None, spec="0 0 29 2 *").next_run_at is None
+
+    def test_a_schedule_that_never_fires_is_refused(self, driver: Driver) -> None:
+        before = put(driver)
+        with pytest.raises(InvalidInput, match="never fires"):
+            put(driver, spec="0 0 30 2 *", next_run_at=None)
+        assert driver.get_schedule("report") == before
 
     # --- By hand -----------------------------------------------------------------------------------------
 

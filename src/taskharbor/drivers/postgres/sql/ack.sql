@@ -1,5 +1,6 @@
 -- Jobs that succeeded leave the live table for history. Only the holder of a valid lease gets that far:
--- no job but an inflight one has a token.
+-- no job but an inflight one has a token. One row of nulls says that all of them did, as they mostly do:
+-- to name each of them would cost more than to find the few cases where one is missing.
 WITH item AS (
   SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:results AS bytea[]),
                        CAST(:starts AS timestamptz[])) AS item (id, token, item_result, item_start)
@@ -10,7 +11,7 @@ WITH item AS (
             j.due_at, j.claimed_at, COALESCE(item.item_start, j.started_at, j.claimed_at) AS started_at, j.payload,
             j.meta, j.run_at, j.expires_at, j.timeout_nanos, j.max_attempts, j.forgiven, j.last_error, j.failed_at,
             j.cancel_requested_at, j.idempotency_key, j.dedupe_scope, item.item_result, j.progress, j.created_at
-)
+), kept AS (
 INSERT INTO th_history (
   job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery,
   lease_token, lease_owner, due_at, claimed_at, started_at,
@@ -22,4 +23,9 @@ SELECT id, type, queue, tenant_id, priority, 'succeeded', 'done', :now, TRUE, at
   NULLIF(last_error, ''), failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, item_result, progress, created_at
 FROM gone
-RETURNING job_id, encode(lease_token, 'hex');
+RETURNING job_id, lease_token
+)
+SELECT NULL, NULL WHERE (SELECT count(*) FROM kept) = cardinality(CAST(:ids AS text[]))
+UNION ALL
+SELECT job_id, encode(lease_token, 'hex') FROM kept
+WHERE (SELECT count(*) FROM kept) <> cardinality(CAST(:ids AS text[]));

@@ -41,4 +41,4 @@ SELECT l.id, l.type, l.queue, l.tenant_id, l.priority, 'lapsed', l.next, :now, l
   CASE l.next WHEN 'dlq' THEN :now WHEN 'cancelled' THEN t.failed_at END,
   t.cancel_requested_at, t.idempotency_key, t.dedupe_scope, t.progress, t.created_at
 FROM lapsed l LEFT JOIN lapsed t ON t.id = l.id AND l.next <> 'ready'
-RETURNING job_id;
+RETURNING job_id, type, queue, tenant_id, attempt_no, delivery - COALESCE(forgiven, 0), code;

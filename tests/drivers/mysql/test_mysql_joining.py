@@ -10,7 +10,7 @@ import pymysql
 import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session as OrmSession
-from tests.drivers.mysql_stores import ODD_TEXT, connect, run
+from tests.drivers.mysql.stores import ODD_TEXT, connect, run
 
 from taskharbor.core.errors import (
     DuplicateJob,
@@ -24,17 +24,8 @@ from taskharbor.core.limits import Limits
 from taskharbor.drivers.joining import Row, Steps
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.enqueueing import enqueue_steps
-from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import leased_job, new_job, take, take_all
 from taskharbor.testing.times import MINUTE, NOON
-
-
-@pytest.fixture
-def driver(mysql_url: str) -> Iterator[MysqlDriver]:
-    with MysqlDriver(mysql_url) as driver:
-        driver.migrate()
-        empty_store(mysql_url)
-        yield driver
 
 
 @pytest.fixture

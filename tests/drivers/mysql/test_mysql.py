@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 import pytest
-from tests.drivers.mysql_stores import ODD_TEXT, connect, run
+from tests.drivers.mysql.stores import ODD_TEXT, connect, run
 
 from taskharbor.core.errors import (
     LeaseExpired,
@@ -27,26 +27,8 @@ from taskharbor.drivers.mysql import store
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.moves import apply_moves
 from taskharbor.drivers.mysql.store import Session
-from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, add_all, in_threads, leased_job, new_job, take, take_all
 from taskharbor.testing.times import NOON, SECOND
-
-
-@pytest.fixture
-def driver(mysql_url: str) -> Iterator[MysqlDriver]:
-    with MysqlDriver(mysql_url) as driver:
-        driver.migrate()
-        empty_store(mysql_url)
-        yield driver
-
-
-@pytest.fixture
-def empty_url(mysql: Any) -> Iterator[str]:
-    """A database without tables, of this test alone."""
-    url = mysql.create_database()
-    yield url
-    mysql.drop_database(url)
-
 
 # --- Sessions ----------------------------------------------------------------------------------------------
 

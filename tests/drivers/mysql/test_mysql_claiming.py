@@ -9,25 +9,15 @@ from typing import Any
 
 import pymysql
 import pytest
-from tests.drivers.mysql_stores import connect, run
+from tests.drivers.mysql.stores import connect, run
 
 from taskharbor.drivers.mysql import schema
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.store import Session
 from taskharbor.drivers.mysql.values import CHUNK_ROWS
 from taskharbor.drivers.sqlfiles import Statements
-from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, add_all, new_job, take
 from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
-
-
-@pytest.fixture
-def driver(mysql_url: str) -> Iterator[MysqlDriver]:
-    with MysqlDriver(mysql_url) as driver:
-        driver.migrate()
-        empty_store(mysql_url)
-        yield driver
-
 
 # --- Plans -------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.drivers.mysql_stores import changed, connect, run
+from tests.drivers.mysql.stores import changed, connect, run
 
 from taskharbor.core.errors import (
     InvalidURL,
@@ -23,26 +21,8 @@ from taskharbor.drivers.mysql import schema, store
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.sqlfiles import migrations
-from taskharbor.testing.emptying import empty_store
 from taskharbor.testing.helpers import add, in_threads, leased_job
 from taskharbor.testing.times import NOON
-
-
-@pytest.fixture
-def driver(mysql_url: str) -> Iterator[MysqlDriver]:
-    with MysqlDriver(mysql_url) as driver:
-        driver.migrate()
-        empty_store(mysql_url)
-        yield driver
-
-
-@pytest.fixture
-def empty_url(mysql: Any) -> Iterator[str]:
-    """A database without tables, of this test alone."""
-    url = mysql.create_database()
-    yield url
-    mysql.drop_database(url)
-
 
 # --- The schema --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""The pipeline beside Spark's own JDBC: `make bench ARGS="--only spark"`."""

@@ -1,0 +1,129 @@
+"""Draining while a run goes on. What a run may cost the queue is the processor time that Spark needs anyway; so the
+same drain runs beside processes that burn just as much of it and do not touch the store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import ours
+from bench.harness import Result, Turns, say
+from bench.spark.bed import Bed, Size, filled
+from bench.spark.lake import FILL
+from taskharbor.drivers import open_driver
+
+STEP_S = 0.01
+BURN = f"""
+import sys, time
+share, step = float(sys.argv[1]), {STEP_S}
+while True:
+    began = time.perf_counter()
+    while time.perf_counter() - began < share * step:
+        pass
+    time.sleep((1 - share) * step)
+"""
+
+
+def beside(bed: Bed, size: Size) -> list[Result]:
+    """The queue's speed while a run goes on."""
+    turns = Turns()
+    url = bed.fresh_url()
+    filled(url, FILL, 1, size.attempts)
+    say(
+        f"Spark: draining {size.jobs // 2:,} jobs while {size.attempts:,} attempts go into a lake, and beside a control"
+    )
+    for turn in range(size.rounds + 1):
+        with _running(bed.spark, url):
+            before, began = _spent(bed.spark), time.monotonic()
+            rate = _drained(url, size.jobs // 2)
+            share = (_spent(bed.spark) - before) / (time.monotonic() - began)
+        with _burning(share):
+            control = _drained(url, size.jobs // 2)
+        if turn:  # the first one is to warm up
+            turns.add("beside", rate)
+            turns.add("control", control)
+            say(f"Spark: {rate:,.0f}/s beside a run that used {share:.2f} cores, {control:,.0f}/s beside the control")
+    name = "drain, 1 process, beside a run"
+    against = "beside as much use of the processor"
+    return [Result("lake", name, turns.median("beside"), turns.median("control"), "jobs/s", against, 0.9)]
+
+
+def _drained(url: str, jobs: int) -> float:
+    with open_driver(url) as driver:
+        ours.fill(driver, jobs)
+    return ours.work(url, 1)
+
+
+@contextmanager
+def _running(spark: Any, url: str) -> Iterator[None]:
+    """Runs into new lakes, one after the other, until the block ends."""
+    from taskharbor.pipeline import run
+
+    place = Path(tempfile.mkdtemp(prefix="taskharbor-bench-beside-"))
+    begun, enough = threading.Event(), threading.Event()
+    failed: list[BaseException] = []
+
+    def go() -> None:
+        try:
+            number = 0
+            while not enough.is_set():
+                run(url, place / str(number), spark=spark, progress=lambda _: begun.set())
+                number += 1
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+        shutil.rmtree(place)
+    if failed:
+        raise failed[0]
+
+
+@contextmanager
+def _burning(cores: float) -> Iterator[None]:
+    """As many processes as there are cores, which use so many of them together."""
+    count = os.cpu_count() or 1
+    share = min(1.0, cores / count)
+    burners = [subprocess.Popen([sys.executable, "-c", BURN, str(share)]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def _spent(spark: Any) -> float:
+    """Seconds of processor time of Spark: of this process, of Java, and of what Java has started."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    processes: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended meanwhile
+                continue
+            processes[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    wanted, total = [spark.sparkContext._gateway.proc.pid], 0
+    while wanted:
+        parent = wanted.pop()
+        total += processes.get(parent, (0, 0))[1]
+        wanted += [child for child, (of, _) in processes.items() if of == parent]
+    return total / ticks + time.process_time()

@@ -1,0 +1,132 @@
+"""Numbers, times and names as a report writes them: short, aligned, and with nothing in them that would not show."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+# What HTML must not hold, what would move text about, and what cannot be seen; a line's end and a tab may stay.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff]"
+)
+_UNIT: Final = re.compile(r"(\d) ((?:ms|s|min|h|d|B|kB|MB|GB|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b|%)")
+NOTHING: Final = "\u2013"
+"""A dash, where there is no number."""
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def visible(text: str) -> str:
+    """The text with control characters spelled out, so that it can neither hide nor do anything."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def short(text: str, longest: int = 40) -> str:
+    """The text cut in the middle, where names differ least."""
+    plain = " ".join(visible(text).split())
+    if len(plain) <= longest:
+        return plain
+    tail = longest // 3
+    return plain[: longest - tail - 1] + "…" + plain[-tail:]
+
+
+def gist(text: str, longest: int = 160) -> str:
+    """The line that says most: the last of a traceback, else the first."""
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
+    margin = [line for line in lines if not line[0].isspace()]
+    traced = lines[0].startswith("Traceback ") or any(line.lstrip().startswith('File "') for line in lines)
+    line = visible((margin or lines)[-1] if traced else lines[0]).strip()
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def compact(number: float) -> str:
+    """0.03, 12, 3.4k, 56k, 1.2M."""
+    size = float(number)
+    if 0 < abs(size) < 0.995:
+        return f"{size:.2g}"
+    for unit in ("", "k", "M", "G"):
+        if abs(size) < 999.5 or unit == "G":
+            digits = 1 if size % 1 and abs(size) < 9.95 else 0
+            return f"{size:.{digits}f}".removesuffix(".0") + unit
+        size /= 1000
+    return ""
+
+
+def share(part: float, *, near_one: bool = False) -> str:
+    """42 %, 0.4 %, < 0.1 %. Near one, as many digits as tell it from one."""
+    percent = part * 100
+    if part <= 0:
+        return "0 %"
+    if near_one and percent > 99:
+        shown = f"{percent:.1f}" if percent < 99.9 else f"{percent:.2f}" if percent < 99.99 else f"{percent:.3f}"
+        # What falls short of all must not read as all.
+        return "100 %" if part >= 1 else "> 99.99 %" if shown.startswith("100") else f"{shown} %"
+    if percent < 0.1:
+        return "< 0.1 %"
+    return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"
+
+
+def seconds(length_s: float | None) -> str:
+    """0 s, 12 ms, 3.4 s, 5 min, 2.5 h, 3.1 d."""
+    if length_s is None:
+        return NOTHING
+    if length_s < 0:
+        return "-" + seconds(-length_s)
+    if length_s == 0:
+        return "0 s"
+    if length_s < 0.0995:
+        return f"{length_s * 1000:.0f} ms" if length_s >= 0.00095 else "< 1 ms"
+    for limit, unit, size in ((99.5, "s", 1), (5970, "min", 60), (171_000, "h", 3600)):
+        if length_s < limit:
+            value = length_s / size
+            return f"{value:.2f} {unit}" if value < 0.995 else f"{value:.{1 if value < 9.95 else 0}f} {unit}"
+    value = length_s / 86_400
+    return f"{value:,.{1 if value < 99.5 else 0}f} d"
+
+
+def size(number: float) -> str:
+    amount = float(number)
+    for unit in ("B", "kB", "MB"):
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def moment(at: datetime | None) -> str:
+    """Sun 15 Nov 2026, 14:05"""
+    if at is None:
+        return NOTHING
+    there = at.astimezone(UTC)
+    return f"{WEEKDAYS[there.weekday()]} {there.day} {there:%b %Y}, {there:%H:%M}"
+
+
+def brief(at: datetime) -> str:
+    """15 Nov, 14:05"""
+    there = at.astimezone(UTC)
+    return f"{there.day} {there:%b}, {there:%H:%M}"
+
+
+def hour_of(hour: int) -> str:
+    """14 to 15, as one word."""
+    return f"{hour:02}\u2013{(hour + 1) % 24:02} h"
+
+
+def ago(length_s: float | None) -> str:
+    if length_s is None:
+        return "never"
+    return "in the future" if length_s < -60 else "just now" if length_s < 1 else f"{seconds(length_s)} ago"
+
+
+def glued(text: str) -> str:
+    """With each number and its unit on one line."""
+    return _UNIT.sub("\\1\u00a0\\2", text)
+
+
+def many(number: int, one: str, more: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

@@ -1,0 +1,28 @@
+"""A word that a signal handler may say: stop."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+LOOK_S: Final = 0.05
+
+
+class Flag:
+    """An event without a lock: it may be set where a signal comes in the midst of setting it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it is set, as soon as it is, or after that many seconds."""
+        ends = time.monotonic() + timeout
+        while not self._is_set and time.monotonic() < ends:
+            time.sleep(min(LOOK_S, timeout))
+        return self._is_set

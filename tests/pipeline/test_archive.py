@@ -1,0 +1,396 @@
+"""The archive prunes what the lake has for sure, nothing else, and can be killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.archiving import (
+    DAY,
+    LATER,
+    finished,
+    grow,
+    lives_of,
+    manifests_of,
+    mark_of,
+    rewrite_bronze,
+)
+from tests.pipeline.exact import feed, rows_of
+from tests.pipeline.lives import MINUTE, NOON, live
+
+from taskharbor.cli import main
+from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.model import JobFilter, NewJob, Status
+from taskharbor.drivers import open_driver
+from taskharbor.pipeline import archive as archives
+from taskharbor.pipeline import archive_rows, run
+from taskharbor.pipeline.archive import archive
+from taskharbor.pipeline.archive_plan import ArchiveRefused
+from taskharbor.pipeline.audit import audit_lake
+from taskharbor.pipeline.lake import Lake, LakeCorrupt, NotALake
+from taskharbor.pipeline.lock import LakeLock, LakeLocked
+from taskharbor.pipeline.store import open_store
+from taskharbor.worker.keeping import archived_until, identity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MONTH = 30 * DAY
+
+
+class Killed(BaseException):
+    """As if the process had ended here: nothing catches it on its way."""
+
+
+def test_old_jobs_go_once_the_lake_has_them_and_all_others_stay(
+    spark: SparkSession, driver: Driver, store_url: str, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    grow(driver)
+    run(store_url, lake, spark=spark)
+    jobs = finished(driver)
+    old = {id for id, job in jobs.items() if job.completed_at and job.completed_at < LATER - MONTH}
+    rest = {job.id for job in driver.list(limit=1000).jobs} - old
+    facts = [fact for fact in feed(driver) if fact.job_id in old]
+    report = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=3)
+    assert (report.jobs, report.pruned, report.rows, report.left) == (len(old), len(old), len(facts), 0)
+    assert {job.id for job in driver.list(limit=1000).jobs} == rest
+    assert not old & {fact.job_id for fact in feed(driver)}
+    [manifest] = manifests_of(lake)
+    assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
+    assert sum(day["store"]["rows"] for day in manifest["slices"]) == len(facts) == manifest["rows"]
+    assert all(day["store"] == day["lake"] for day in manifest["slices"])
+    assert (manifest["first"], manifest["last"]) == (facts[0].position, facts[-1].position)
+    with open_store(store_url) as store:
+        assert mark_of(lake) == {store.store_id: (LATER - MONTH).isoformat()}
+    assert archived_until(str(lake), identity(driver)) == LATER - MONTH  # as workers read it
+    again = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert (again.jobs, len(manifests_of(lake))) == (0, 1)
+    live(driver, first=24 * 39 + 1)
+    run(store_url, lake, spark=spark)
+    assert all(check.passed for check in audit_lake(spark, Lake(lake)))
+
+
+def test_jobs_in_the_dlq_stay_and_the_history_of_purged_ones_goes(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver, rounds=2)
+    dead = [job.id for job in sqlite_driver.list(JobFilter(status="dlq")).jobs]
+    sqlite_driver.purge(JobFilter(ids=dead[:1]))
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    report = archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert report.by_status["purged"] == 1
+    assert "dlq" not in report.by_status
+    assert sqlite_driver.get(dead[1]).status is Status.DLQ
+    assert len(sqlite_driver.attempts(dead[1])) == 1
+    assert dead[0] not in {fact.job_id for fact in feed(sqlite_driver)}
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+def test_what_is_too_much_for_the_driver_is_read_and_compared_by_executors(
+    spark: SparkSession, driver: Driver, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(driver)
+    run(store_url, tmp_path / "lake", spark=spark)
+    few = archive(store_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER, dry_run=True)
+    monkeypatch.setattr(archive_rows, "FEW_ROWS", 2)
+    monkeypatch.setattr(archive_rows, "FEW_WIDE_ROWS", 2)
+    many = archive(store_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert (many.jobs, many.rows, many.days) == (few.jobs, few.rows, few.days)
+    assert many.pruned == few.jobs
+
+
+def test_a_dry_run_compares_and_changes_nothing(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    grow(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    before = feed(sqlite_driver)
+    report = archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER, dry_run=True)
+    assert report.jobs > 0
+    assert report.pruned == 0
+    assert [day["store"] for day in report.days] == [day["lake"] for day in report.days]
+    assert feed(sqlite_driver) == before
+    assert (manifests_of(tmp_path / "lake"), mark_of(tmp_path / "lake")) == ([], {})
+
+
+# --- When the lake is not good enough -------------------------------------------------------------------------------
+
+
+def test_a_lake_that_is_behind_lets_nothing_go(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    missing = len(feed(sqlite_driver))
+    live(sqlite_driver, first=1)
+    before = feed(sqlite_driver)
+    missing = len(before) - missing
+    with pytest.raises(ArchiveRefused, match=rf"none of {missing} rows .*\({missing} of 2031-05-01\).*pipeline run"):
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert feed(sqlite_driver) == before
+    assert mark_of(tmp_path / "lake") == {}
+    # What the lake lacks is younger than the bound: that is in order.
+    report = archive(sqlite_url, tmp_path / "lake", older_than=LATER - NOON - 30 * MINUTE, spark=spark, now=LATER)
+    assert report.pruned > 0
+
+
+def test_a_store_that_the_lake_does_not_know_is_refused(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    with pytest.raises(NotALake, match="no lake"):
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    driver = open_driver(other)
+    driver.migrate()
+    live(driver)
+    with pytest.raises(ArchiveRefused, match="has nothing of this store"):
+        archive(other, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert finished(driver)
+    driver.close()
+
+
+def _tampered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    payloads = [row for row in rows if row["final"]]
+    payloads[0]["payload"] = b'{"n": 1000}'
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows[1:], r"2031-05-01: the store has \d+ rows, bronze has \d+ of them.*such as job"),
+        (lambda rows: [*rows, rows[0]], r"2031-05-01: the store has \d+ rows, bronze has \d+"),
+        (_tampered, r"2031-05-01: \d+ rows on both sides, but bronze has other content \(checksum"),
+    ],
+    ids=["a row is missing", "a row is there twice", "a payload differs"],
+)
+def test_a_lake_that_differs_lets_nothing_go(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, change: Any, said: str
+) -> None:
+    lake = tmp_path / "lake"
+    live(sqlite_driver)
+    run(sqlite_url, lake, spark=spark)
+    before = feed(sqlite_driver)
+    rewrite_bronze(
+        lake, lambda rows: change([row for row in rows if row["final"]] + [r for r in rows if not r["final"]])
+    )
+    with pytest.raises(ArchiveRefused, match=said):
+        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(sqlite_driver) == before
+    assert mark_of(lake) == {}
+    [manifest] = manifests_of(lake)
+    assert manifest["state"] == "planned"
+    assert "2031-05-01" in manifest["problem"]
+
+
+def test_a_silver_table_that_lost_attempts_lets_nothing_go(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    lake = tmp_path / "lake"
+    live(sqlite_driver)
+    run(sqlite_url, lake, spark=spark)
+    DeltaTable(str(lake / "silver/attempts")).delete("outcome = 'succeeded'")
+    before = feed(sqlite_driver)
+    with pytest.raises(ArchiveRefused, match=r"attempts, silver has \d+ of them"):
+        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(sqlite_driver) == before
+
+
+def test_an_archive_and_a_run_at_once_refuse_each_other(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    with LakeLock(Lake(tmp_path / "lake")), pytest.raises(LakeLocked):
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    seen = []
+
+    def busy(name: str) -> None:
+        if name == "pruning":
+            for attempt in (
+                lambda: run(sqlite_url, tmp_path / "lake", spark=spark),
+                lambda: archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER),
+            ):
+                with pytest.raises(LakeLocked):
+                    attempt()
+                seen.append(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archives, "archive_point", busy)
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert len(seen) == 2
+
+
+def test_a_manifest_that_is_torn_stops_the_archive(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    (tmp_path / "lake" / "_taskharbor" / "manifests" / "archive-x.json").write_text('{"state": "pruning"}')
+    before = feed(sqlite_driver)
+    with pytest.raises(LakeCorrupt, match=r"archive-x\.json cannot be understood"):
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert feed(sqlite_driver) == before
+
+
+# --- Killed anywhere ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("point", ["planned", "verified", "marked", "pruning", "pruned", "done"])
+def test_an_archive_killed_at_any_step_is_finished_by_the_next_one(
+    spark: SparkSession,
+    sqlite_driver: Driver,
+    sqlite_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+) -> None:
+    lake = tmp_path / "lake"
+    grow(sqlite_driver)
+    run(sqlite_url, lake, spark=spark)
+    old = {id for id, job in finished(sqlite_driver).items() if job.completed_at and job.completed_at < LATER - MONTH}
+    rest = {job.id for job in sqlite_driver.list(limit=1000).jobs} - old
+    count = len(rows_of(lake, "bronze/history"))
+
+    def die(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archives, "archive_point", die)
+        with pytest.raises(Killed):
+            archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
+    left = old & set(finished(sqlite_driver))
+    assert len(old - left) == {"pruned": 2, "done": len(old)}.get(point, 0)
+    report = archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
+    assert report.pruned == len(left)
+    assert {job.id for job in sqlite_driver.list(limit=1000).jobs} == rest
+    [manifest] = manifests_of(lake)
+    assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
+    assert len(report.finished) == (point in ("verified", "marked", "pruning", "pruned"))
+    assert list(mark_of(lake).values()) == [(LATER - MONTH).isoformat()]
+    assert len(rows_of(lake, "bronze/history")) == count
+
+
+def test_what_an_interrupted_archive_left_is_verified_again(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    live(sqlite_driver, rounds=2)
+    run(sqlite_url, lake, spark=spark)
+
+    def die(name: str) -> None:
+        if name == "pruned":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archives, "archive_point", die)
+        with pytest.raises(Killed):
+            archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=1)
+    before = feed(sqlite_driver)
+    rewrite_bronze(lake, lambda rows: rows[:2])
+    with pytest.raises(ArchiveRefused, match="does not have what the store has"):
+        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(sqlite_driver) == before
+
+
+def test_a_large_archive_goes_manifest_by_manifest_and_vouches_for_all_at_the_end(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    live(sqlite_driver, rounds=2)
+    run(sqlite_url, lake, spark=spark)
+    marks = []
+    monkeypatch.setattr(archives, "archive_point", lambda name: marks.append((name, bool(mark_of(lake)))))
+    report = archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, most=10)
+    assert len(report.manifests) == len(manifests_of(lake)) == 2
+    assert report.jobs == report.pruned == sum(each["jobs"] for each in manifests_of(lake))
+    assert not finished(sqlite_driver)
+    assert [known for name, known in marks if name == "done"] == [False, True]
+
+
+def test_a_job_imported_later_with_an_old_date_is_not_pruned_before_the_lake_has_it(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    [added] = sqlite_driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
+    [leased] = sqlite_driver.reserve("late", now=NOON, lease_for=60)
+    sqlite_driver.ack(leased.job.id, leased.lease.token, now=NOON)
+    with pytest.raises(ArchiveRefused, match="none of 1 rows"):
+        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+    assert sqlite_driver.get(added.id).status is Status.DONE
+
+
+# --- The command ----------------------------------------------------------------------------------------------------
+
+
+def _past(driver: Driver) -> None:
+    """Two jobs that ended forty days ago, and one that did just now."""
+    now = datetime.now(UTC)
+    for moment in (now - timedelta(days=40), now - timedelta(days=40), now - timedelta(minutes=5)):
+        driver.enqueue([NewJob("t", b"{}")], moment)
+        [leased] = driver.reserve("default", now=moment, lease_for=60)
+        driver.ack(leased.job.id, leased.lease.token, now=moment)
+
+
+def test_the_command_archives_and_restores(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _past(sqlite_driver)
+    lake = str(tmp_path / "lake")
+    run(sqlite_url, lake, spark=spark)
+    words = ["--url", sqlite_url, "pipeline", "archive", "--lake", lake, "--master", "local[1]"]
+    old = sorted(finished(sqlite_driver))[:2]
+    before = lives_of(sqlite_driver, old)
+    assert main([*words, "--older-than", "30d", "--dry-run"]) == 0
+    assert "2 jobs would be pruned" in capsys.readouterr().out
+    assert main([*words, "--older-than", "30d", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pruned"] == 2
+    assert len(finished(sqlite_driver)) == 1
+    assert main([*words, "--older-than", "30d"]) == 0
+    assert "nothing ended before" in capsys.readouterr().out
+    assert main([*words, "--restore", old[0], "nobody"]) == 1
+    said = capsys.readouterr()
+    assert "the lake has no finished job nobody" in said.err
+    assert main([*words, "--restore", "--until", "1d", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["selected"], found["restored"], found["known"]) == (2, 1, 1)
+    assert lives_of(sqlite_driver, old) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "say what to archive"),
+        (["ID"], "only with --restore"),
+        (["--older-than", "30d", "--queue", "mail"], "only with --restore"),
+        (["--restore"], "say what to restore"),
+        (["--restore", "ID", "--all"], "only one of these"),
+        (["--restore", "--all", "--older-than", "30d"], "--since and --until"),
+        (["--restore", "--since", "yesterday"], "must be a time"),
+        (["--older-than", "soon"], "not a duration"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_starts(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["--url", sqlite_url, "pipeline", "archive", "--lake", str(tmp_path / "lake"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_archive_of_the_future_is_refused(sqlite_url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="negative"):
+        archive(sqlite_url, tmp_path / "lake", older_than=-DAY)
+    shutil.rmtree(tmp_path / "lake", ignore_errors=True)
