@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from taskharbor.cli import demo_app, demo_chapters, main, story
+from taskharbor.cli import demo_app, demo_chapters, demo_orders, main, story
 from taskharbor.drivers import open_driver
 
 pytestmark = pytest.mark.process
@@ -151,3 +151,24 @@ def test_a_worker_process_that_does_not_start_is_named_with_its_last_words(
     assert "the worker process runs, but it ended with 1" in data["failed"]
     assert "the worker process said:" in data["failed"]
     assert said.err == f"taskharbor: the demo did not come true: {data['failed']}\n"
+
+
+@pytest.mark.spark
+def test_the_second_half_makes_jobs_of_a_file_and_a_lake_and_a_report_of_their_history(tmp_path: Path) -> None:
+    place = tmp_path / "kept"
+    command = [sys.executable, "-m", "taskharbor", "demo", "--keep", str(place), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    data = told["data"]
+    assert told["came_true"]
+    assert sum(data["counts"].values()) == demo_orders.ORDERS - demo_orders.BAD_ROWS
+    assert data["tables"]["bronze/history"] == data["tables"]["silver/attempts"] > demo_orders.ORDERS
+    crashed = [cluster for cluster in data["clusters"] if cluster["codes"] == ["crash_loop"]]
+    assert [cluster["size"] for cluster in crashed] == [demo_orders.HEAVY_ORDERS]
+    assert "<svg" in Path(data["report"]).read_text("utf-8")
+    assert sorted(path.name for path in place.iterdir() if not path.name.startswith("demo.db")) == [
+        "lake",
+        "orders.jsonl",
+        "report.html",
+    ]

@@ -43,8 +43,6 @@ class FaultySink(BatchSink):
             first = self._mark(f"attempt-{context.attemptNumber()}") and context.attemptNumber() == 0
             if first and self.fault == "task fails":
                 raise RuntimeError("failed after its insert")
-            if first and self.fault == "worker dies":
-                os._exit(1)
             if first and self.fault == "executor dies":
                 kill_executor()
             if first and self.fault == "task is slow":

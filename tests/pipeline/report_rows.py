@@ -53,6 +53,7 @@ def throughput(at: datetime, *, queue: str = "mail", type: str = "send", tenant:
     }
     return [
         {"grain": grain, "bucket": start, "queue": queue, "type": type, "tenant_id": tenant, "day": at.date(), **counts}
+        | {"part": f"{at:%H}" if grain == "minute" else "day"}
         for grain, start in starts.items()
     ]
 
@@ -68,8 +69,8 @@ def latency(
             f"{name}_histogram": histogram(values),
         }
     return [
-        {"grain": "hour", "bucket": at.replace(minute=0), **measured},
-        {"grain": "day", "bucket": at.replace(hour=0, minute=0), **measured},
+        {"grain": "hour", "bucket": at.replace(minute=0), "part": f"{at:%H}", **measured},
+        {"grain": "day", "bucket": at.replace(hour=0, minute=0), "part": "day", **measured},
     ]
 
 

@@ -50,7 +50,6 @@ ATTEMPTS: Final = table(
     fingerprint="text",  # the same for errors that differ only in numbers, ids, quoted words, addresses and paths
     code="text",
     worker="text",
-    lease_token="text",  # noqa: S106
     due_at="time",
     claimed_at="time",
     started_at="time",

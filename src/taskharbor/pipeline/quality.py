@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.pipeline.lake import Lake, LakeError
-from taskharbor.pipeline.lake_schemas import SILVER_JOBS
+from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, SILVER_JOBS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from taskharbor.pipeline.bronze import Batch
     from taskharbor.pipeline.delta import DataFile
     from taskharbor.pipeline.store import PipelineStore
@@ -38,17 +36,22 @@ class QualityFailed(LakeError):
         super().__init__(f"batch {batch} did not pass its checks, and gold stays as it was: {failed}")
 
 
-def duplicates(facts: DataFrame) -> int:
-    """How many facts of a batch settle a lease that another one settles, or are there twice."""
-    from pyspark.sql import functions as F
+def duplicates(lake: Lake, files: Sequence[DataFile]) -> int:
+    """How many facts of a batch settle a lease that another one settles, or are there twice.
 
-    # Sixty-four bits of hash are enough to find them; what is found is looked at again by the keys themselves.
-    key = F.coalesce("lease_token", F.concat(F.lit("#"), F.col("seq_no").cast("string")))
-    again = facts.groupBy(F.xxhash64(key)).count().where("count > 1")
-    if again.isEmpty():
+    Not by Spark: a batch is bounded, and to move a million keys between tasks costs many times what counting them here
+    does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    places = [lake.path(BRONZE_HISTORY) / each.path for each in files]
+    if not places:
         return 0
-    exact = facts.groupBy(key).count().where("count > 1").agg(F.sum(F.col("count") - 1)).first()
-    return int((exact and exact[0]) or 0)
+    rows = pa.concat_tables(pq.ParquetFile(place).read(["lease_token", "seq_no"]) for place in places)
+    without = rows.filter(pc.is_null(rows["lease_token"]))["seq_no"]
+    settled = rows["lease_token"].drop_null()
+    return sum(len(keys) - int(pc.count_distinct(keys).as_py()) for keys in (settled, without))
 
 
 def job_totals(lake: Lake, added: Sequence[DataFile], removed: Sequence[DataFile]) -> dict[str, int]:

@@ -77,14 +77,15 @@ class Steps:
 
     def carry(self) -> list[Check]:
         """Bring the batch through. Raises QualityFailed, with silver and gold as they were."""
-        bronze = self._frame(BRONZE_HISTORY, self._files(BRONZE_HISTORY))
+        taken_in = self._files(BRONZE_HISTORY)
+        bronze = self._frame(BRONZE_HISTORY, taken_in)
         self.profile = silver.profile(bronze, self.reject_bad)
         facts = silver.facts(bronze, self.reject_bad)
         self.progress("silver")
         with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
             in_store = pool.submit(quality.store_rows, self.store, self.batch)
             jobs = pool.submit(self._jobs, facts)
-            doubled = pool.submit(quality.duplicates, facts)
+            doubled = pool.submit(quality.duplicates, self.lake, taken_in)
             attempts = pool.submit(self._attempts, facts, bronze)
             changes = [*attempts.result(), jobs.result()]
             self.checks = quality.checks(
