@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taskharbor.cli import values
+from taskharbor.cli import main, values
 from taskharbor.cli.command import build_parser
 from taskharbor.cli.options import environment_name, every_parser, options_of, resolve
 from taskharbor.core.errors import InvalidInput
@@ -175,3 +176,15 @@ def test_rates_have_a_unit_or_not() -> None:
     for wrong in ("0", "fast", "5/x", "-1"):
         with pytest.raises(ArgumentTypeError):
             values.rate(wrong)
+
+
+def test_a_lake_in_the_file_is_known_to_workers_and_lies_beside_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("taskharbor.toml").write_text('lake = "lake"\nurl = "sqlite:///jobs.db"\n')
+    Path("shop_jobs.py").write_text(
+        "from taskharbor import Harbor\nharbor = Harbor()\n@harbor.task\ndef work() -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.setenv("TASKHARBOR_LAKE", "")
+    monkeypatch.delenv("TASKHARBOR_LAKE")
+    assert main(["-A", "shop_jobs:harbor", "worker", "--drain"]) == 0
+    assert os.environ["TASKHARBOR_LAKE"] == str(Path.cwd() / "lake")

@@ -13,6 +13,7 @@ from tests.worker.test_slots import Crowd
 from taskharbor import Context, Harbor
 from taskharbor.core.model import Enqueued, NewJob
 from taskharbor.testing.times import HOUR, SECOND
+from taskharbor.worker import quarantine
 
 
 def suspicious(
@@ -196,3 +197,23 @@ def test_drain_does_not_forget_suspects(harbor: Harbor) -> None:
     innocent.using(queue="b").enqueue_many([{}] * 20)
     assert harbor.worker(["default", "b"], fleet=False).drain().done == 23
     assert len(ran) == 3
+
+
+def test_the_next_suspect_runs_after_one_that_took_longer_than_others_stand_back(
+    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "LONGEST_S", 0.1)
+    monkeypatch.setattr(quarantine, "PUT_OFF", timedelta(seconds=0.1))
+    door, begun = threading.Event(), threading.Event()
+
+    @harbor.task
+    def suspect() -> None:
+        begun.set()
+        pause(door)
+
+    suspects = suspicious(harbor, "suspect", 2)
+    start(concurrency=2, poll_interval_s=0.05)
+    assert begun.wait(10)
+    until(lambda: "snoozed" in {name for job in suspects for name in outcomes(harbor.job(job))}, "one is put off")
+    door.set()
+    assert {view.state for view in finished(harbor, *suspects)} == {"done"}

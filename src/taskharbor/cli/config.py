@@ -57,7 +57,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _seen_from(here: Path, values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values for a process that stands in `here`: the file of a store is relative to the file that names it."""
+    """The values for a process that stands in `here`: paths of stores and lakes are relative to the file itself."""
+    lake = values.get("lake")
+    if isinstance(lake, str) and "://" not in lake:
+        values = {**values, "lake": str(path.parent / lake)}
     url = values.get("url")
     if path.parent == here or not isinstance(url, str):
         return values

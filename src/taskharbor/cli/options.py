@@ -132,6 +132,7 @@ def resolve(arguments: argparse.Namespace, root: argparse.ArgumentParser) -> arg
     arguments.given = frozenset(values)
     arguments.app_directory = None
     config = find_config(root)
+    arguments.lake_in_file = config.values.get("lake")
     _doubt_environment(root)
     for action in options_of(arguments.leaf):
         if action.dest in values:

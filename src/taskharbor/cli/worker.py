@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -100,6 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.app import required_app
     from taskharbor.worker.logs import log_to
 
+    if isinstance(arguments.lake_in_file, str):
+        # A worker has no such flag, and must not prune what the lake has not got; nor must its processes.
+        os.environ.setdefault("TASKHARBOR_LAKE", arguments.lake_in_file)
     harbor = required_app(arguments)
     if not harbor.tasks and not arguments.take_all:
         raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")

@@ -83,6 +83,11 @@ def due_jobs(
     from pyspark.sql import functions as F
 
     upto = lake_cursor(lake, store.store_id)
+    if held := store.held_back(before):
+        raise ArchiveRefused(
+            f"the feed holds back {held:,} rows older than {before.isoformat()}, because a transaction is open in the "
+            f"store: when it has ended, {RUN_FIRST}"
+        )
     bound = F.lit(before).cast("timestamp")
     rows = place(store_rows(spark, store, url, _later(store, store.frontier(), upto), _LIGHT)).persist()
     try:

@@ -136,7 +136,7 @@ def tenants_parts(news: News) -> DataFrame:
         none.alias("attempts"),
         none.alias("failures"),
         F.lit(0.0).alias("compute_s"),
-        F.to_date("ended_at").alias("day"),
+        F.to_date("last_at").alias("day"),  # a job that was sent back has not ended
     )
     return together(ran, ended)
 

@@ -56,7 +56,12 @@ class Lake:
             raise InvalidInput(
                 f"{text.partition('://')[0]}:// cannot hold a lake yet: mount the object store, and give its directory"
             )
-        self.root: Final = Path(text).absolute()
+        if odd := set(text) & set("[]{}*?%"):
+            raise InvalidInput(
+                f"the path of a lake cannot have {' '.join(sorted(odd))} in it, which Spark and Delta take for a "
+                f"pattern: {text}"
+            )
+        self.root: Final = Path(os.path.normpath(Path(text).absolute()))
         self.home: Final = self.root / HOME
 
     def __repr__(self) -> str:

@@ -209,6 +209,7 @@ class _Runner:
                 last = done
                 self._carry(done, report)
         except BaseException as error:
+            self.checked = False  # a batch may be half-way: the next round looks
             report.failed = str(error) or type(error).__name__
             if isinstance(error, QualityFailed):
                 report.checks = list(error.checks)

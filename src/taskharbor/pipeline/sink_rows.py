@@ -117,7 +117,7 @@ def _start(plan: Plan, identity: str) -> Any:
 
 def _row_by_row(batch: pa.RecordBatch, plan: Plan, identity: str, now: datetime) -> Checked:
     names = batch.schema.names
-    lists = [column.to_pylist() for column in batch.columns]
+    lists = [column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns]
     start = _start(plan, identity)
     kept: list[Admitted] = []
     rejects: list[tuple[str, str]] = []

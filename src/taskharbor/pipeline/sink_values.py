@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -90,6 +90,8 @@ def plain(value: Any) -> Any:
         if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
             return {str(name): plain(inner) for name, inner in value}  # how Arrow shows a map
         return [plain(inner) for inner in value]
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).isoformat()  # the same moment is the same text, whatever zone the session has
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):

@@ -79,6 +79,10 @@ class PipelineStore(ABC):
     def frontier(self) -> str:
         """A cursor for the end of a run: everything at or below it is committed, and nothing can appear there."""
 
+    def held_back(self, before: datetime) -> int:
+        """Rows that ended before then and that the feed cannot show yet, because a transaction is open."""
+        return 0
+
     @abstractmethod
     def order_of(self, cursor: str | None) -> tuple[int, ...]:
         """A key by which cursors of this store sort. Raises InvalidCursor for one of another store."""

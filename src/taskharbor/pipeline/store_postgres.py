@@ -88,6 +88,11 @@ class PostgresStore(SqlStore):
             raise SchemaMissing(f"the tables are older than this version, or from another cluster: {HOW_TO_MIGRATE}")
         return f"{cluster}:{store}"
 
+    def held_back(self, before: datetime) -> int:
+        unsettled = "xid >= pg_snapshot_xmin(pg_current_snapshot())"
+        query = f"SELECT COUNT(*) FROM {self._prefix}history WHERE {unsettled} AND at < {self._moment(before)}"
+        return int(self._rows(query)[0][0])
+
     def _settled(self) -> str:
         return "xid < pg_snapshot_xmin(pg_current_snapshot())"
 

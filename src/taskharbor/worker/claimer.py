@@ -317,6 +317,7 @@ class Claimer:
         if len(kept) < len(done):
             gone = [held for held in done if held not in kept]
             self._crew.registry.remove(gone)
+            self._crew.quarantine.ended(gone)
             self._crew.tally.lost += len(gone)
             log.warning(
                 "the leases of %d finished jobs ran out while the store was away: they will run again", len(gone)

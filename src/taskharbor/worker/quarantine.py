@@ -105,7 +105,7 @@ class Quarantine:
         lane.put(held)
 
     def ended(self, done: list[Held]) -> None:
-        if not self.active:
+        if not self.active and self.chosen is None:
             return
         with self._lock:
             if self.chosen is not None and any(held is self.chosen for held in done):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -116,6 +116,9 @@ def _failures(row: Row, status: Status, log: list[Row]) -> int:
 def _with_history(job: Job, row: Row, log: list[Row], notes: Notes) -> tuple[Job, list[HistoryRow]]:
     letters = row["_letters"]
     updated_at = job.updated_at
+    if (more := len(log) - job.deliveries) > 0:
+        # The counter was set back when the task was sent back, and the log was not: those runs are forgiven here.
+        job = job._replace(deliveries=len(log), forgiven=job.forgiven + more)
     ended: datetime | None = None
     if job.status is Status.INFLIGHT:
         until = utc(row["lease_until"], "lease_until")
@@ -132,7 +135,8 @@ def _with_history(job: Job, row: Row, log: list[Row], notes: Notes) -> tuple[Job
     older = letters[:-1] if job.status is Status.DLQ else letters
     for letter in older:  # it died before, and was sent back
         at = required(letter["failed_at"], "failed_at")
-        facts.append(_earlier_death(job, at, letter["reason"]))
+        told_already = {each.attempt.number for each in facts if each.attempt}
+        facts.append(_earlier_death(job, at, letter["reason"], told_already))
     facts.sort(key=lambda each: each.at)
     told = sum(1 for each in facts if each.attempt is not None)
     if ended is not None and not any(each.status is job.status and each.at == ended for each in facts):
@@ -143,9 +147,10 @@ def _with_history(job: Job, row: Row, log: list[Row], notes: Notes) -> tuple[Job
     return job, facts
 
 
-def _earlier_death(job: Job, at: datetime, reason: str | None) -> HistoryRow:
+def _earlier_death(job: Job, at: datetime, reason: str | None, told: Collection[int]) -> HistoryRow:
+    """The attempt that it died with, unless the log tells of that one already: then only that it died."""
     then = dead(job._replace(status=Status.DLQ), reason=reason or "", failed_at=at)
-    number = max(1, job.attempts)
+    number = None if max(1, job.attempts) in told else max(1, job.attempts)
     return fact(then, Outcome.DEAD, Status.DLQ, at, number=number, error=then.dlq_reason or "", code=then.dlq_code)
 
 
