@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 IMPORT_LIMIT_S = 0.060
 HELP_LIMIT_S = 0.25
-TRIES = 7
+TRIES = 20
 ROOMS = ("drivers", "app", "worker")
 
 _MEASURE_IMPORT = (

@@ -116,9 +116,9 @@ def _failures(row: Row, status: Status, log: list[Row]) -> int:
 def _with_history(job: Job, row: Row, log: list[Row], notes: Notes) -> tuple[Job, list[HistoryRow]]:
     letters = row["_letters"]
     updated_at = job.updated_at
-    if (more := len(log) - job.deliveries) > 0:
+    if (more := len(log) + len(letters) - job.deliveries) > 0 and log:
         # The counter was set back when the task was sent back, and the log was not: those runs are forgiven here.
-        job = job._replace(deliveries=len(log), forgiven=job.forgiven + more)
+        job = job._replace(deliveries=job.deliveries + more, forgiven=job.forgiven + more)
     ended: datetime | None = None
     if job.status is Status.INFLIGHT:
         until = utc(row["lease_until"], "lease_until")
@@ -148,9 +148,9 @@ def _with_history(job: Job, row: Row, log: list[Row], notes: Notes) -> tuple[Job
 
 
 def _earlier_death(job: Job, at: datetime, reason: str | None, told: Collection[int]) -> HistoryRow:
-    """The attempt that it died with, unless the log tells of that one already: then only that it died."""
+    """The attempt that it died with. The log may have used its number for another one."""
     then = dead(job._replace(status=Status.DLQ), reason=reason or "", failed_at=at)
-    number = None if max(1, job.attempts) in told else max(1, job.attempts)
+    number = max(told) + 1 if max(1, job.attempts) in told else max(1, job.attempts)
     return fact(then, Outcome.DEAD, Status.DLQ, at, number=number, error=then.dlq_reason or "", code=then.dlq_code)
 
 
