@@ -175,6 +175,7 @@ def test_a_stream_publishes_each_micro_batch_once(
     assert total(driver) == 3
 
 
+@pytest.mark.usefixtures("spark")  # without one, Spark does not read a schema from text
 @pytest.mark.parametrize(
     ("schema", "options", "said"),
     [
@@ -201,6 +202,7 @@ def test_memory_stores_are_refused_because_executors_cannot_reach_them() -> None
         batch_writer({"url": "sqlite:///x", "type": "t"}, StructType([]), overwrite=True)
 
 
+@pytest.mark.usefixtures("spark")  # without one, Spark does not read a schema from text
 def test_what_an_abandoned_run_staged_is_swept_by_run_and_by_age(
     spark: SparkSession, driver: Driver, store_url: str
 ) -> None:
@@ -223,6 +225,7 @@ def test_what_an_abandoned_run_staged_is_swept_by_run_and_by_age(
     assert driver.list(JobFilter()).jobs == []
 
 
+@pytest.mark.usefixtures("spark")  # without one, Spark does not read a schema from text
 def test_of_two_attempts_of_a_task_only_the_committed_one_is_published(driver: Driver, store_url: str) -> None:
     sink = batch_writer({"url": store_url, "type": "t"}, StructType.fromDDL("payload string"), overwrite=False)
     batch = pa.record_batch([pa.array(["{}", "[]"])], names=["payload"])
