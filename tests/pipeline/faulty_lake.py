@@ -31,7 +31,7 @@ class FaultyRanges:
         context = TaskContext.get()
         assert context is not None, "the executors' way was to be taken"
         place = Path(self.marks)
-        (place / f"p{context.partitionId()}-a{context.attemptNumber()}").touch()
+        (place / f"p{context.partitionId()}-{context.taskAttemptId()}").touch()
         if context.partitionId() == 0 and context.attemptNumber() == 0 and not (place / "struck").exists():
             (place / "struck").touch()
             if self.fault == "task fails":
