@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from taskharbor.core.contract import Driver
@@ -128,12 +129,16 @@ class Site:
         assert ends == dict.fromkeys(jobs, 1), "a job ended twice, or without a trace"
 
     def freeze(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGSTOP, but not in the middle of a write: whoever freezes then keeps a SQLite file locked until it thaws,
-        and no other process can do anything about that."""
+        """SIGSTOP, but not in the middle of a write: whoever freezes then keeps a SQLite file or the rows of an open
+        transaction locked until it thaws, and no other process can do anything about that."""
         while True:
             process.send_signal(signal.SIGSTOP)
             until(lambda: _threads_states(process.pid) == {"T"}, "every thread is frozen", 10)
-            if not self.url.startswith("sqlite:") or _can_be_written(self.url.removeprefix("sqlite:///")):
+            if self.url.startswith("sqlite:"):
+                free = _can_be_written(self.url.removeprefix("sqlite:///"))
+            else:
+                free = _no_transaction_is_open(self.url)
+            if free:
                 return
             process.send_signal(signal.SIGCONT)
             time.sleep(0.01)
@@ -172,6 +177,19 @@ def _can_be_written(path: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def _no_transaction_is_open(url: str) -> bool:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(10):
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL"
+            ).fetchone()
+            if row == (0,):
+                return True
+            time.sleep(0.02)  # what the server had received is being worked off
+    return False
 
 
 def is_running(pid: int) -> bool:

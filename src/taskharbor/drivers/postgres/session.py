@@ -246,9 +246,14 @@ def _configure(connection: Connection[Any]) -> None:
     if not pooled:
         # Every hot statement finds its rows through an index. Plans made while the tables were empty, or from
         # statistics of another hour, must not think otherwise. Compiling them costs more than running them.
+        # A client that froze or whose machine vanished in the middle of a transaction keeps its rows locked, and no
+        # worker can take them over: the server is to notice by itself.
         connection.execute(
             "SELECT set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false), "
-            "set_config('plan_cache_mode', 'force_generic_plan', false)"
+            "set_config('plan_cache_mode', 'force_generic_plan', false), "
+            "set_config('idle_in_transaction_session_timeout', '60s', false), "
+            "set_config('tcp_keepalives_idle', '60', false), set_config('tcp_keepalives_interval', '10', false), "
+            "set_config('tcp_keepalives_count', '3', false)"
         )
 
 
