@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import crew, endurance, ours, scenarios, stores
+from bench import crew, endurance, limits, ours, scenarios, stores
 from bench.harness import Result, as_json, say, table
 from bench.spark import bed, beside, lake, loading, reading
 from bench.stores import FULL, QUICK, Scale, Store
@@ -29,6 +29,7 @@ ON_POSTGRES: tuple[Scenario, ...] = (
     endurance.backlog,
     endurance.size,
     endurance.held_snapshot,
+    limits.limits,
 )
 ON_SQLITE: tuple[Scenario, ...] = (
     scenarios.bulk_and_drain,
@@ -36,6 +37,7 @@ ON_SQLITE: tuple[Scenario, ...] = (
     crew.idle,
     crew.start_up,
     endurance.backlog,
+    limits.limits,
 )
 ON_MYSQL: tuple[Scenario, ...] = (scenarios.bulk_and_drain, endurance.backlog)
 ON_SPARK = (reading.reading, loading.loading, lake.lake, beside.beside)

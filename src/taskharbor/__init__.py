@@ -4,11 +4,29 @@ TYPE_CHECKING = False
 """As `typing` has it, which takes longer to import than everything here."""
 
 if TYPE_CHECKING:
-    from taskharbor.app import Context, Harbor, InvalidArguments, JobFailed, JobView, Task, WaitTimeout
+    from taskharbor.app import (
+        Batch,
+        BatchItem,
+        Context,
+        Harbor,
+        InvalidArguments,
+        JobFailed,
+        JobView,
+        Task,
+        WaitTimeout,
+    )
+    from taskharbor.app.encryption import Keyring
+    from taskharbor.app.placeholders import PREVIOUS, RESULTS
+    from taskharbor.app.runs import WorkflowRun
+    from taskharbor.app.unique import Unique
+    from taskharbor.app.workflows import Workflow, chain, chord, group
     from taskharbor.core.errors import (
         AlreadyExpired,
+        DecryptionFailed,
         DriverClosed,
         DuplicateJob,
+        EncryptionError,
+        EncryptionKeyMissing,
         IdempotencyConflict,
         InvalidCursor,
         InvalidInput,
@@ -22,6 +40,7 @@ if TYPE_CHECKING:
         LeaseLost,
         LeaseMismatch,
         MissingExtra,
+        MoveFailed,
         PayloadTooLarge,
         ScheduleNotFound,
         SchemaMissing,
@@ -29,10 +48,12 @@ if TYPE_CHECKING:
         StoreCorrupt,
         StoreError,
         StoreFull,
+        StoreMoved,
         StoreReadOnly,
         StoreRefused,
         StoreUnavailable,
         TaskHarborError,
+        WorkflowNotFound,
     )
     from taskharbor.core.fleet import Worker
     from taskharbor.core.model import (
@@ -58,13 +79,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "PREVIOUS",
+    "RESULTS",
     "AlreadyExpired",
     "Attempt",
     "Backoff",
+    "Batch",
+    "BatchItem",
     "Cancel",
     "Context",
+    "DecryptionFailed",
     "DriverClosed",
     "DuplicateJob",
+    "EncryptionError",
+    "EncryptionKeyMissing",
     "Enqueued",
     "Extension",
     "Harbor",
@@ -83,12 +111,14 @@ __all__ = [
     "JobNotFound",
     "JobNotInflight",
     "JobView",
+    "Keyring",
     "Lease",
     "LeaseExpired",
     "LeaseLost",
     "LeaseMismatch",
     "LeasedJob",
     "MissingExtra",
+    "MoveFailed",
     "NewJob",
     "Outcome",
     "PayloadTooLarge",
@@ -105,22 +135,51 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreMoved",
     "StoreReadOnly",
     "StoreRefused",
     "StoreUnavailable",
     "Task",
     "TaskHarborError",
+    "Unique",
     "Unrecoverable",
     "WaitTimeout",
     "Worker",
+    "Workflow",
+    "WorkflowNotFound",
+    "WorkflowRun",
+    "chain",
+    "chord",
+    "group",
 ]
 
 _HOMES = {
-    "taskharbor.app": ("Context", "Harbor", "InvalidArguments", "JobFailed", "JobView", "Task", "WaitTimeout"),
+    "taskharbor.app": (
+        "Batch",
+        "BatchItem",
+        "Context",
+        "Harbor",
+        "InvalidArguments",
+        "JobFailed",
+        "JobView",
+        "Task",
+        "WaitTimeout",
+    ),
+    "taskharbor.app.encryption": ("Keyring",),
+    "taskharbor.app.placeholders": ("PREVIOUS", "RESULTS"),
+    "taskharbor.app.runs": ("WorkflowRun",),
+    "taskharbor.app.unique": ("Unique",),
+    "taskharbor.app.workflows": ("Workflow", "chain", "chord", "group"),
     "taskharbor.core.errors": (
+        "MoveFailed",
+        "StoreMoved",
+        "WorkflowNotFound",
         "AlreadyExpired",
+        "DecryptionFailed",
         "DriverClosed",
         "DuplicateJob",
+        "EncryptionError",
+        "EncryptionKeyMissing",
         "IdempotencyConflict",
         "InvalidCursor",
         "InvalidInput",
@@ -142,6 +201,7 @@ _HOMES = {
         "StoreError",
         "StoreFull",
         "StoreReadOnly",
+        "StoreMoved",
         "StoreRefused",
         "StoreUnavailable",
         "TaskHarborError",

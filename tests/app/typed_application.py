@@ -3,9 +3,10 @@ that mypy no longer finds is an unused ignore, which is an error too."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_type
 
-from taskharbor import Context, Enqueued, Harbor, Task
+from taskharbor import Batch, BatchItem, Context, Enqueued, Harbor, Task
 
 harbor = Harbor("memory://")
 
@@ -90,3 +91,32 @@ async def context_calls() -> None:
     await alone.aenqueue()
     optional.enqueue(to="ada")
     optional.enqueue(to=5)  # type: ignore[arg-type]
+
+
+# --- Batch tasks ---------------------------------------------------------------------------------------------
+# The arguments of a job are those of an item, which no type can say of `enqueue`.
+
+
+@dataclass
+class Document:
+    number: int
+
+
+@harbor.task(batch=100, batch_wait=0.5, batch_by="tenant", queue="search")
+def index(batch: Batch[Document]) -> list[int]:
+    for item in batch:
+        assert_type(item, BatchItem[Document])
+        assert_type(item.arguments, Document)
+        item.done(item.arguments.nmuber)  # type: ignore[attr-defined]
+    return [document.number for document in batch.arguments]
+
+
+@harbor.task(batch=10)
+async def aindex(batch: Batch[dict[str, int]]) -> None: ...
+
+
+def batch_calls() -> None:
+    assert_type(index, Task[..., list[int]])
+    assert_type(index.enqueue(number=1), Enqueued)
+    harbor.task(batch="ten")(index)  # type: ignore[call-overload]
+    harbor.task(batch=5)(send)  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         if name.startswith("TASKHARBOR_") and "TEST" not in name and name != "TASKHARBOR_REQUIRE_ALL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("TASKHARBOR_URL", "")  # undone after the test, even if an application set it
+    monkeypatch.setenv("TASKHARBOR_ENCRYPTION_KEYS", "")
 
 
 @pytest.fixture

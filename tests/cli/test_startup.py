@@ -13,6 +13,7 @@ pytestmark = pytest.mark.process
 
 IMPORT_LIMIT_S = 0.060
 HELP_LIMIT_S = 0.25
+LIST_LIMIT_S = 0.35
 TRIES = 20
 ROOMS = ("drivers", "app", "worker")
 
@@ -41,9 +42,9 @@ def test_the_help_is_there_within_a_quarter_of_a_second() -> None:
     assert min(timed("-m", "taskharbor", "--help") for _ in range(TRIES)) <= HELP_LIMIT_S
 
 
-def test_the_jobs_of_a_sqlite_store_are_listed_within_a_quarter_of_a_second() -> None:
+def test_the_jobs_of_a_sqlite_store_are_listed_within_a_third_of_a_second() -> None:
     run("-m", "taskharbor", "enqueue", "x")
-    assert min(timed("-m", "taskharbor", "jobs", "list") for _ in range(TRIES)) <= HELP_LIMIT_S
+    assert min(timed("-m", "taskharbor", "jobs", "list") for _ in range(TRIES)) <= LIST_LIMIT_S
 
 
 def test_the_help_loads_no_driver_and_no_optional_library() -> None:

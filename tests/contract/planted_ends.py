@@ -66,12 +66,12 @@ class PurgeKeepsTheKey(MemoryDriver):
 
 
 class PruneRemovesTheDlq(MemoryDriver):
-    def _prune(self, before: datetime, limit: int) -> int:
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as state:
             for job in [job for job in state.jobs.values() if job.status is Status.DLQ]:
                 state.drop("jobs", job.id)
                 forget_key(state, job)
-            return super()._prune(before, limit)
+            return super()._prune(before, limit, upto)
 
 
 class FeedSkipsARow(MemoryDriver):

@@ -237,7 +237,7 @@ def test_hidden_files_and_what_a_broken_off_migration_left_are_no_hindrance(dire
 def test_a_store_of_a_newer_version_asks_for_an_upgrade(driver: JsonDriver, directory: Path) -> None:
     driver.close()
     path = directory / "store.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 3'))
     with JsonDriver(directory) as older:
         for call in (older.counts, older.migrate):
             with pytest.raises(SchemaTooNew, match="upgrade TaskHarbor"):

@@ -20,7 +20,7 @@ from taskharbor.core.model import Status
 from taskharbor.drivers import open_driver
 from taskharbor.drivers.postgres import schema
 from taskharbor.drivers.sqlfiles import Statements
-from taskharbor.testing.helpers import add, add_all, done_job, leased_job, new_job, take_all, take_ids
+from taskharbor.testing.helpers import add, add_all, dead_job, done_job, facts, leased_job, new_job, take_all, take_ids
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 
 FUTURE, DUE, DEAD = 10_000, 5_000, 5_000
@@ -61,13 +61,17 @@ def crowded(postgres: Any) -> Iterator[str]:
     postgres.drop_database(url)
 
 
-def explain(url: str, statement: str, values: dict[str, Any], plan_cache_mode: str) -> dict[str, Any]:
+def explain(
+    url: str, statement: str, values: dict[str, Any], plan_cache_mode: str, *, at_desk: bool = False
+) -> dict[str, Any]:
     """The plan of a statement as it ran, rolled back again."""
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement)))
     numbered = re.sub(r"%\((\w+)\)s", lambda match: f"${names.index(match[1]) + 1}", statement).replace("%%", "%")
     arguments = sql.SQL(", ").join(sql.Literal(values[name]) for name in names)
     with psycopg.connect(url) as connection:
         connection.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+        if at_desk:  # every desk says so, also behind a pooler
+            connection.execute("SET enable_seqscan = off")
         connection.execute(f"PREPARE claim AS {numbered}")
         run = sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE claim({})").format(arguments)
         row = connection.execute(run).fetchone()
@@ -84,7 +88,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("name", ["claim", "claim_many"])
+@pytest.mark.parametrize("name", ["claim", "claim_many", "desk_claim", "desk_claim_many"])
 def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
     crowded: str, name: str, plan_cache_mode: str
 ) -> None:
@@ -99,7 +103,8 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
         "owner": "worker-1",
         "sweep_first": True,
     }
-    plan = explain(crowded, Statements(schema.PACKAGE, "th_", "pyformat")[name], values, plan_cache_mode)
+    statement = Statements(schema.PACKAGE, "th_", "pyformat")[name]
+    plan = explain(crowded, statement, values, plan_cache_mode, at_desk=name.startswith("desk"))
     scans = [node for node in nodes(plan) if node.get("Relation Name") == "th_jobs" and "Scan" in node["Node Type"]]
     assert "th_jobs_claim" in {node.get("Index Name") for node in nodes(plan)}
     assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
@@ -219,3 +224,33 @@ def test_a_driver_comes_back_after_its_connections_were_cut(driver: Driver, url:
         except StoreUnavailable:
             continue
     assert seen == {job_id}
+
+
+# --- Forgetting --------------------------------------------------------------------------------------------
+
+
+def test_chosen_jobs_are_forgotten_by_one_statement(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [done_job(driver), done_job(driver)]
+    run, asked = driver._fleet._session.run, []
+    monkeypatch.setattr(driver._fleet._session, "run", lambda name, params: asked.append(name) or run(name, params))
+    assert driver.prune(NOON + DAY, ids=ids) == 2
+    assert asked == ["prune"]
+
+
+def test_what_a_purged_id_records_when_it_is_used_again_is_not_forgotten_with_its_past(
+    driver: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_job(driver, id="x")
+    driver.purge()
+    run = driver._fleet._session.run
+
+    def interrupted(name: str, params: Any) -> Any:
+        found = run(name, params)
+        if name == "prune_window" and any(is_over for *_, is_over in found):
+            with open_driver(url) as other:
+                done_job(other, id="x", now=NOON + DAY)
+        return found
+
+    monkeypatch.setattr(driver._fleet._session, "run", interrupted)
+    assert driver.prune(NOON + HOUR) == 0
+    assert [fact.at for fact in facts(driver, 2)] == [NOON, NOON + DAY]

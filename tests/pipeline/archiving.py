@@ -41,9 +41,9 @@ def grow(driver: Driver, rounds: int = 2) -> None:
     live(driver, rounds=1, first=24 * 39)
 
 
-def mark_of(lake: Path) -> dict[str, str]:
+def mark_of(lake: Path) -> dict[str, dict[str, str]]:
     path = lake / "_taskharbor" / "archived.json"
-    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 

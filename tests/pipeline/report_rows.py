@@ -20,15 +20,17 @@ MONDAY = datetime(2031, 5, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 COUNTS = ("enqueued", "started", "succeeded", "retried", "dead", "lapsed", "other")
+SILVER = ("jobs", "rejects")
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def gold_lake(place: Path, rows: Rows, *, batch: int = 1) -> Lake:
-    """A lake with these rows in its gold tables. What a row leaves out is null, its store is `store-1`."""
+    """A lake with these rows in its gold tables, and in silver's jobs and rejects. What a row leaves out is null, its
+    store is `store-1`."""
     lake = Lake(place)
     lake.create()
-    for name in ("throughput", "latency", "failures", "tenants", "workers", "slo", "arrivals", "audit"):
-        spec = TABLES[f"gold/{name}"]
+    for name in ("throughput", "latency", "failures", "tenants", "workers", "slo", "arrivals", "audit", *SILVER):
+        spec = TABLES[f"silver/{name}" if name in SILVER else f"gold/{name}"]
         blank = dict.fromkeys(spec.schema.fieldNames()) | {"store_id": "store-1"}
         whole = [blank | dict(row) for row in rows.get(name, ())]
         table = pa.Table.from_pylist(whole, schema=pa.schema(delta.open_table(lake, spec).schema().to_arrow()))
@@ -92,7 +94,8 @@ def tenant(at: datetime, name: str, compute_s: float, **more: Any) -> dict[str, 
 def worker(at: datetime, name: str, busy_s: float, span_s: float, **more: Any) -> dict[str, Any]:
     return {
         "worker": name, "bucket": at, "attempts": 10, "succeeded": 9, "lapsed": 1, "busy_s": busy_s, "span_s": span_s,
-        "busy_slots": busy_s / span_s, "first_at": at, "last_at": at + timedelta(seconds=span_s), "day": at.date(),
+        "busy_slots": busy_s / span_s if span_s else 0.0, "first_at": at, "last_at": at + timedelta(seconds=span_s),
+        "day": at.date(),
     } | more  # fmt: skip
 
 
@@ -116,6 +119,14 @@ def check(at: datetime, name: str = "no row twice", *, passed: bool = True, batc
         "batch": batch, "run_id": "r", "check": name, "passed": passed, "expected": 0, "found": 0 if passed else 3,
         "detail": "rows", "checked_at": at, "day": at.date(),
     }  # fmt: skip
+
+
+def dead_job(at: datetime, id: str = "j") -> dict[str, Any]:
+    return {"job_id": id, "status": "dlq", "last_at": at, "ended_at": at, "state": "dead", "day": at.date()}
+
+
+def rejected(at: datetime, source: str) -> dict[str, Any]:
+    return {"source": source, "row": "{}", "reason": "no", "rejected_at": at, "day": at.date()}
 
 
 def small(at: datetime = MONDAY) -> dict[str, list[Any]]:

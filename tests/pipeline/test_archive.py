@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +36,7 @@ from taskharbor.pipeline.audit import audit_lake
 from taskharbor.pipeline.lake import Lake, LakeCorrupt, NotALake
 from taskharbor.pipeline.lock import LakeLock, LakeLocked
 from taskharbor.pipeline.store import open_store
-from taskharbor.worker.keeping import archived_until, identity
+from taskharbor.worker.keeping import Vouched, archived_until, identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,8 +68,9 @@ def test_old_jobs_go_once_the_lake_has_them_and_all_others_stay(
     assert all(day["store"] == day["lake"] for day in manifest["slices"])
     assert (manifest["first"], manifest["last"]) == (facts[0].position, facts[-1].position)
     with open_store(store_url) as store:
-        assert mark_of(lake) == {store.store_id: (LATER - MONTH).isoformat()}
-    assert archived_until(str(lake), identity(driver)) == LATER - MONTH  # as workers read it
+        upto = store.frontier()
+        assert mark_of(lake) == {store.store_id: {"before": (LATER - MONTH).isoformat(), "upto": upto}}
+    assert archived_until(str(lake), identity(driver)) == Vouched(LATER - MONTH, upto)  # as workers read it
     again = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER)
     assert (again.jobs, len(manifests_of(lake))) == (0, 1)
     live(driver, first=24 * 39 + 1)
@@ -279,7 +281,7 @@ def test_an_archive_killed_at_any_step_is_finished_by_the_next_one(
     [manifest] = manifests_of(lake)
     assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
     assert len(report.finished) == (point in ("verified", "marked", "pruning", "pruned"))
-    assert list(mark_of(lake).values()) == [(LATER - MONTH).isoformat()]
+    assert [mark["before"] for mark in mark_of(lake).values()] == [(LATER - MONTH).isoformat()]
     assert len(rows_of(lake, "bronze/history")) == count
 
 
@@ -320,19 +322,6 @@ def test_a_large_archive_goes_manifest_by_manifest_and_vouches_for_all_at_the_en
     assert [known for name, known in marks if name == "done"] == [False, True]
 
 
-def test_a_job_imported_later_with_an_old_date_is_not_pruned_before_the_lake_has_it(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    [added] = sqlite_driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
-    [leased] = sqlite_driver.reserve("late", now=NOON, lease_for=60)
-    sqlite_driver.ack(leased.job.id, leased.lease.token, now=NOON)
-    with pytest.raises(ArchiveRefused, match="none of 1 rows"):
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
-    assert sqlite_driver.get(added.id).status is Status.DONE
-
-
 # --- The command ----------------------------------------------------------------------------------------------------
 
 
@@ -355,12 +344,18 @@ def test_the_command_archives_and_restores(
     old = sorted(finished(sqlite_driver))[:2]
     before = lives_of(sqlite_driver, old)
     assert main([*words, "--older-than", "30d", "--dry-run"]) == 0
-    assert "2 jobs would be pruned" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 jobs would be pruned" in said
+    assert re.search(r"^day +in the store +in the lake +compared +checksum$", said, re.MULTILINE)
     assert main([*words, "--older-than", "30d", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["pruned"] == 2
     assert len(finished(sqlite_driver)) == 1
     assert main([*words, "--older-than", "30d"]) == 0
     assert "nothing ended before" in capsys.readouterr().out
+    assert main([*words, "--restore", *old, "--dry-run"]) == 0
+    heading, _, counts = capsys.readouterr().out.splitlines()[:3]
+    assert re.fullmatch(r"in the lake +would come back +there already +rows that would come", heading)
+    assert counts.split() == ["2", "2", "0", "2"]
     assert main([*words, "--restore", old[0], "nobody"]) == 1
     said = capsys.readouterr()
     assert "the lake has no finished job nobody" in said.err

@@ -121,7 +121,9 @@ def test_jobs_are_restored_by_what_they_were(
     rehearsal = restore(sqlite_url, lake, selection=Selection(since=since, until=until), spark=spark, dry_run=True)
     before = set(finished(sqlite_driver))
     assert (rehearsal.selected, rehearsal.restored) == (len(wanted), len(wanted - before))
-    restore(sqlite_url, lake, selection=Selection(since=since, until=until), spark=spark)
+    done = restore(sqlite_url, lake, selection=Selection(since=since, until=until), spark=spark)
+    assert (rehearsal.rows, rehearsal.by_status) == (done.rows, done.by_status)
+    assert rehearsal.rows >= rehearsal.restored > 0
     assert set(finished(sqlite_driver)) == before | wanted
     report = restore(sqlite_url, lake, ids=[*jobs, "nobody"], spark=spark)
     assert report.missing == ["nobody"]

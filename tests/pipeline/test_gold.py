@@ -139,11 +139,35 @@ def test_arrivals_are_placed_in_the_hour_of_their_week(spark: SparkSession) -> N
 
 
 def test_a_worker_is_as_busy_as_its_attempts_and_crashes_count(spark: SparkSession) -> None:
-    attempts = [_attempt(0, ran_s=2.0), _attempt(1, ran_s=209.0, outcome="lapsed", success=False, burned=True)]
+    attempts = [_attempt(0, ran_s=2.0), _attempt(1, ran_s=209.0, outcome="retried", success=False, burned=True)]
     (row,) = merged(TABLES["workers"], _news(spark, attempts, []), None).collect()
     assert row["span_s"] == 7 * 60 + 2
     assert row["busy_share"] == pytest.approx(211 / 422)
-    assert (row["crash_rate"], row["attempts"], row["succeeded"]) == (0.5, 2, 1)
+    assert (row["crash_rate"], row["attempts"], row["succeeded"]) == (0.0, 2, 1)
+
+
+def test_what_a_lost_worker_held_makes_it_neither_busy_nor_alive_for_longer(spark: SparkSession) -> None:
+    # It has run one job for two seconds, and was lost with forty more that it had fetched.
+    lost = {"outcome": "lapsed", "success": False, "burned": True, "started_at": NOON - timedelta(seconds=1)}
+    end = NOON + timedelta(minutes=9)
+    held = [_attempt(0, job_id=str(number), finished_at=end, ran_s=500.0, **lost) for number in range(40)]
+    (row,) = merged(TABLES["workers"], _news(spark, [_attempt(0, ran_s=2.0), *held], []), None).collect()
+    assert (row["busy_s"], row["span_s"], row["busy_slots"], row["last_at"].hour) == (2.0, 2.0, 1.0, 12)
+    assert (row["attempts"], row["lapsed"]) == (41, 40)
+
+
+def test_a_crash_loop_is_a_death_in_throughput_as_in_failures(spark: SparkSession) -> None:
+    lapse = {"outcome": "lapsed", "success": False, "burned": True, "error": "E", "fingerprint": "f"}
+    attempts = [
+        _attempt(0, **lapse, status="dlq"),
+        _attempt(0, **lapse, status="ready"),
+        _attempt(0, **lapse | {"outcome": "dead"}, status="dlq"),
+    ]
+    frame = merged(TABLES["throughput"], _news(spark, attempts, []), None).where("grain = 'day'")
+    (row,) = frame.collect()
+    assert (row["started"], row["dead"], row["lapsed"], row["other"]) == (3, 2, 1, 0)
+    (failure,) = merged(TABLES["failures"], _news(spark, attempts, []), None).collect()
+    assert (failure["failures"], failure["dead"]) == (3, 2)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -12,15 +12,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.pipeline.exact import feed, rows_of
+from tests.pipeline.exact import assert_exact, feed, rows_of
 from tests.pipeline.lives import live
 
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
-from taskharbor.pipeline import delta, run
-from taskharbor.pipeline.lake import Lake, LakeCorrupt, LakeTooNew, NotALake
-from taskharbor.pipeline.lake_schemas import SILVER_JOBS, TABLES
+from taskharbor.pipeline import bronze, delta, run
+from taskharbor.pipeline.lake import Lake, LakeCorrupt, LakeTooNew, NotALake, migrate
+from taskharbor.pipeline.lake_schemas import GOLD_LATENCY, GOLD_THROUGHPUT, SILVER_JOBS, TABLES, TableSpec
 from taskharbor.pipeline.lock import LakeLock, LakeLocked, LakeLockLost
 from taskharbor.pipeline.schemas import LAKE_VERSION
 
@@ -86,6 +86,44 @@ def test_an_older_lake_is_migrated_and_keeps_its_rows(
     assert [row["ran_s"] for row in jobs if row["store_id"] == "old"] == [None]
     assert len(jobs) == len({row.job_id for row in feed(sqlite_driver)}) + 1
     assert delta.read_table(spark, lake, SILVER_JOBS).count() == len(jobs)
+
+
+def test_a_lake_of_version_1_whose_gold_lies_by_the_day_alone_is_migrated(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, parted = Lake(tmp_path / "lake"), (GOLD_THROUGHPUT, GOLD_LATENCY)
+    live(sqlite_driver)
+    run(sqlite_url, lake.root, spark=spark)
+    for spec in parted:
+        rows = DeltaTable(str(lake.path(spec))).to_pyarrow_table().drop_columns(["part"])
+        place = str(lake.path(spec))
+        write_deltalake(place, rows, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
+    lake.write_json("lake.json", {"version": 1})
+    before = {spec.name: _without_part(lake, spec) for spec in parted}
+    [store_id] = bronze.stores_of(lake)
+
+    first_alone = delta.part_days
+
+    def dies(lake: Lake, spec: TableSpec, finest: str) -> None:
+        if spec is GOLD_LATENCY:
+            raise KeyboardInterrupt
+        first_alone(lake, spec, finest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "part_days", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(sqlite_url, lake.root, spark=spark)
+    assert lake.version() == 1
+    assert migrate(lake) == [1]
+    assert {spec.name: _without_part(lake, spec) for spec in parted} == before
+    assert [delta.batch_of(lake, spec, store_id) for spec in parted] == [1, 1]
+    live(sqlite_driver, first=1)
+    run(sqlite_url, lake.root, spark=spark)
+    assert_exact(sqlite_driver, lake.root)
+
+
+def _without_part(lake: Lake, spec: TableSpec) -> list[str]:
+    return sorted(str({**row, "part": None}) for row in rows_of(lake.root, spec.name))
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:

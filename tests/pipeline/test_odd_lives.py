@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import seeds
-from tests.pipeline.archiving import LATER, finished, grow
+from tests.pipeline.archiving import DAY, LATER, finished, grow
 from tests.pipeline.exact import assert_exact, feed, rows_of
 from tests.pipeline.lives import MINUTE, NOON, live
 
@@ -23,6 +23,9 @@ from taskharbor.pipeline.archive import archive
 from taskharbor.pipeline.archive_plan import ArchiveRefused
 from taskharbor.pipeline.restore import restore
 from taskharbor.pipeline.sink_values import plain
+from taskharbor.testing.times import FakeClock
+from taskharbor.worker.keeping import kept_by_lake
+from taskharbor.worker.leader import Leader
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +99,46 @@ def test_an_archive_does_not_vouch_for_rows_that_an_open_transaction_holds_back(
         run(url, lake, spark=spark)
         report = archive(url, lake, older_than=timedelta(days=30), spark=spark, now=LATER + timedelta(days=9))
         assert report.pruned == before - len(finished(driver)) > 0
+
+
+def test_a_job_imported_later_with_an_old_date_is_not_pruned_before_the_lake_has_it(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    [added] = sqlite_driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
+    [leased] = sqlite_driver.reserve("late", now=NOON, lease_for=60)
+    sqlite_driver.ack(leased.job.id, leased.lease.token, now=NOON)
+    with pytest.raises(ArchiveRefused, match="none of 1 rows"):
+        archive(sqlite_url, tmp_path / "lake", older_than=30 * DAY, spark=spark, now=LATER)
+    assert sqlite_driver.get(added.id).status is Status.DONE
+
+
+def test_retention_leaves_what_was_imported_behind_an_archive_however_old_it_is(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, lake = sqlite_driver, tmp_path / "lake"
+    live(driver)
+    run(sqlite_url, lake, spark=spark)
+    archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER)
+    [late] = driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
+    [leased] = driver.reserve("late", now=NOON, lease_for=60)
+    driver.ack(leased.job.id, leased.lease.token, now=NOON)
+    monkeypatch.setenv("TASKHARBOR_LAKE", str(lake))
+    clock = FakeClock(LATER)
+
+    def lead() -> None:
+        leader = Leader(driver, "w", retention=30 * DAY, vouched=kept_by_lake(driver), monotonic=clock.monotonic)
+        leader.step(clock.now())
+        leader.stop()
+
+    lead()
+    assert driver.get(late.id).status is Status.DONE
+    run(sqlite_url, lake, spark=spark)
+    archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER, dry_run=True)
+    lead()
+    assert driver.get(late.id).status is Status.DONE, "nobody has compared it yet"
+    assert archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER).pruned == 1
 
 
 def test_what_was_archived_comes_back_through_a_path_with_dots(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipeline.exact import feed
+from tests.pipeline.exact import feed, ran_s
 from tests.pipeline.lives import NOON, live
 from tests.pipeline.report_rows import (
     DAY,
@@ -161,9 +161,25 @@ def test_a_worker_is_as_busy_as_its_hours_together(tmp_path: Path) -> None:
     first, second = found.workers
     # An hour with one slot, and one with two.
     assert first.busy_share == pytest.approx(7000 / (2000 + 2 * 3000))
+    assert (first.span_s, first.busy_slots, first.throughput) == (5000.0, pytest.approx(1.4), 18 / 5000)
     assert (first.attempts, first.crash_rate, second.crash_rate) == (20, 0.1, 0.5)
     assert [(each.at, each.workers) for each in found.capacity] == [(MONDAY, 1), (MONDAY + HOUR, 2)]
     assert found.capacity[1].busy_slots == pytest.approx(6600 / 3600)
+    assert not any(each.at_most for each in found.capacity)
+
+
+def test_of_attempts_that_are_over_before_the_store_is_told_no_slots_are_claimed(tmp_path: Path) -> None:
+    rows = [
+        worker(MONDAY, "quick", 108.0, 0.3, attempts=5000, succeeded=5000, lapsed=0),
+        worker(MONDAY, "lost", 0.0, 0.0),
+        worker(MONDAY + HOUR, "steady", 1000.0, 2000.0),
+    ]
+    found = _report(tmp_path, {"throughput": throughput(MONDAY, succeeded=1), "workers": rows}).workers
+    by_name = {each.worker: each for each in found.workers}
+    assert (by_name["quick"].busy_slots, by_name["quick"].busy_share, by_name["quick"].succeeded) == (None, None, 5000)
+    assert (by_name["lost"].busy_slots, by_name["lost"].throughput) == (None, 0.0)
+    assert by_name["steady"].busy_slots == 0.5
+    assert [each.at_most for each in found.capacity] == [True, False]
 
 
 def test_a_promise_is_judged_over_the_window_and_over_its_last_day(tmp_path: Path) -> None:
@@ -184,6 +200,8 @@ def test_a_promise_is_judged_over_the_window_and_over_its_last_day(tmp_path: Pat
     assert len(found.times) <= 60
     assert all(len(each.by_time) == len(found.times) for each in found.promises)
     assert (send.by_time[0], send.by_time[-1], send.by_time[1]) == (1.0, 0.8, None)
+    assert (send.enough, send.burning) == (True, True)
+    assert (send.enough_by_time[0], send.enough_by_time[1]) == (True, False)
 
 
 def test_arrivals_are_the_mean_of_the_weeks_that_have_the_hour(tmp_path: Path) -> None:
@@ -212,26 +230,6 @@ def test_the_last_word_of_each_check_counts_and_earlier_failures_are_told(tmp_pa
         ("no lost id", False, 1), ("no row twice", True, 1),
     ]  # fmt: skip
     assert found.batches == 2
-
-
-# --- The answers ---------------------------------------------------------------------------------------------------
-
-
-def test_the_answers_follow_the_objectives(tmp_path: Path) -> None:
-    rows = small()
-    rows["slo"] = [promise(MONDAY, 50, 100), promise(MONDAY, 99, 100, objective="success", threshold_s=0.0)]
-    rows["tenants"] = [tenant(MONDAY, str(number), 0.1) for number in range(9)] + [tenant(MONDAY, "loud", 9.0)]
-    found = {each.key: each for each in _report(tmp_path, rows).findings}
-    assert list(found) == ["keeping-up", "slow", "failing", "noisy", "capacity", "trust"]
-    assert found["keeping-up"].verdict == "bad"
-    assert "should start within 60 s in 90 % of cases, and does in 50 %" in found["keeping-up"].text
-    assert (found["failing"].verdict, found["trust"].verdict) == ("good", "good")
-    assert found["noisy"].verdict == "watch"
-    assert found["noisy"].text.startswith("loud takes that much of all run time")
-    # It says how busy workers were, and leaves it to the reader whether more of them would have helped.
-    assert found["capacity"].text.endswith(
-        "In 1 of 1 hour, more than one in twenty waited longer than 60 s, with 0.5 slots busy on average."
-    )
 
 
 # --- Which lakes, and which part of them -----------------------------------------------------------------------------
@@ -327,9 +325,12 @@ def test_a_report_of_a_real_run_counts_what_the_feed_has(
     assert found.failures.burned == sum(each.outcome in ("retried", "dead", "lapsed") for each in attempts)
     assert found.totals.wait is not None
     assert found.totals.wait.max_s == max((each.started_at - each.due_at).total_seconds() for each in attempts)
-    assert found.totals.compute_s == pytest.approx(
-        sum((each.finished_at - each.started_at).total_seconds() for each in attempts)
-    )
+    assert found.totals.compute_s == pytest.approx(sum(ran_s(each) for each in attempts))
+    ended = {each.worker: 0.0 for each in attempts}
+    for each in attempts:
+        ended[each.worker] += ran_s(each) if each.outcome != "lapsed" else 0.0
+    assert {each.worker: each.busy_s for each in found.workers.workers} == pytest.approx(ended)
+    assert found.totals.deaths == found.totals.still_dead == sum(fact.status == "dlq" for fact in facts)
     assert {each.worker for each in found.workers.workers} == {each.worker for each in attempts if each.worker}
     assert sum(cell.arrivals for cell in found.arrivals.cells) == found.totals.counts.enqueued
     assert found.audit.passed

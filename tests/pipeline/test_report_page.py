@@ -31,8 +31,8 @@ from tests.pipeline.report_rows import (
 
 from taskharbor.cli import main
 from taskharbor.core.errors import InvalidInput
-from taskharbor.pipeline import report, report_axes, report_words
-from taskharbor.pipeline.report_html import page
+from taskharbor.pipeline import report
+from taskharbor.pipeline.report_html import page, verdict
 from taskharbor.pipeline.reports import write_page
 
 HOSTILE = [
@@ -224,6 +224,11 @@ def test_text_and_marks_stand_out_from_what_is_behind_them(theme: int) -> None:
         assert contrast(colours[name], colours["card"]) >= 3, name
 
 
+def test_the_cells_of_a_promise_are_judged_by_attempts_enough() -> None:
+    assert [verdict(part, 0.99) for part in (None, 1.0, 0.95, 0.5)] == ["none", "good", "watch", "bad"]
+    assert [verdict(part, 0.99, enough=False) for part in (1.0, 0.5)] == ["good", "few"]
+
+
 # --- The file ------------------------------------------------------------------------------------------------------
 
 
@@ -344,43 +349,3 @@ def test_a_report_starts_no_spark(lake: Path) -> None:
         "import pyspark; assert pyspark.SparkContext._gateway is None"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
-
-
-# --- Words and axes ------------------------------------------------------------------------------------------------
-
-
-def test_lengths_of_time_are_written_short() -> None:
-    written = [report_words.seconds(each) for each in (0, 0.0004, 0.012, 0.5, 3.44, 61, 600, 7200, 86_400 * 3.14)]
-    assert written == ["0 s", "< 1 ms", "12 ms", "0.50 s", "3.4 s", "61 s", "10 min", "2.0 h", "3.1 d"]
-    assert report_words.seconds(None) == "\u2013"
-
-
-def test_a_share_that_falls_short_of_all_never_reads_as_all() -> None:
-    assert report_words.share(1.0, near_one=True) == "100 %"
-    assert report_words.share(0.9999999, near_one=True) == "> 99.99 %"
-    assert report_words.share(0.995, near_one=True) == "99.5 %"
-    assert [report_words.share(each) for each in (0, 0.0001, 0.034, 0.42)] == ["0 %", "< 0.1 %", "3.4 %", "42 %"]
-
-
-def test_axes_end_at_round_numbers_and_hold_every_value() -> None:
-    for most in (0, 0.3, 1, 2, 3, 7, 11, 99, 100, 101, 2345, 1e7):
-        axis = report_axes.linear(most)
-        assert 2 <= len(axis.ticks) <= 6
-        assert 0 <= axis.place(most) <= 1
-        assert axis.ticks[-1].place == 1
-    for values in ([0.0], [0.0004], [0.02, 0.03], [1.0], [0.001, 4e7], [1e9]):
-        axis = report_axes.logarithmic(values)
-        assert len(axis.ticks) >= 2
-        assert all(0 <= axis.place(value) <= 1 for value in values)
-
-
-@pytest.mark.parametrize("reach", [HOUR / 60, HOUR, 5 * HOUR, DAY, 7 * DAY, 30 * DAY, 400 * DAY, 4000 * DAY])
-def test_a_time_axis_has_a_few_ticks_whatever_it_covers(reach: Any) -> None:
-    ticks = report_axes.times(MONDAY + HOUR / 7, MONDAY + HOUR / 7 + reach)
-    assert 1 <= len(ticks) <= 9
-    assert all(0 <= tick.place <= 1 for tick in ticks)
-
-
-def test_bars_of_a_day_each_are_named_by_days() -> None:
-    ticks = report_axes.times(MONDAY, MONDAY + 2 * DAY, DAY)
-    assert [tick.label for tick in ticks] == ["5 May", "6 May", "7 May"]

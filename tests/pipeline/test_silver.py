@@ -103,6 +103,40 @@ def test_a_start_from_a_wrong_clock_is_kept_between_claim_and_end(
     assert (row["waited_s"], row["ran_s"], row["success"], row["burned"]) == (waited_s, ran_s, True, False)
 
 
+@pytest.mark.parametrize(
+    ("given", "waited_s"),
+    [
+        # Due a month before it was made: a backfill.
+        ({"due_at": NOON - timedelta(days=30)}, 4.0),
+        ({"due_at": NOON - timedelta(days=30), "created_at": NOON - timedelta(days=40)}, 30 * 86_400 + 4.0),
+        ({"due_at": NOON + timedelta(seconds=1)}, 3.0),
+        # Not over, so that nothing but the id says when it was made.
+        ({"due_at": NOON - timedelta(days=30), "job_id": "id-7"}, 30 * 86_400 + 4.0),
+        ({"due_at": NOON - timedelta(days=30), "job_id": f"{int(NOON.timestamp() * 1000):012x}"}, 4.0),
+        ({"due_at": NOON - timedelta(days=30), "job_id": f"{int(NOON.timestamp() * 2000):012x}"}, 30 * 86_400 + 4.0),
+    ],
+)
+def test_a_wait_begins_when_the_job_is_due_and_not_before_it_is_made(
+    spark: SparkSession, given: dict[str, Any], waited_s: float
+) -> None:
+    if "job_id" in given:
+        digits = given["job_id"]
+        name = f"{digits[:8]}-{digits[8:]}-7abc-8def-0123456789ab" if len(digits) == 12 else digits
+        given = given | {"job_id": name, "created_at": None, "final": False, "outcome": "retried", "status": "ready"}
+    (row,) = silver.attempts(silver.facts(spark.createDataFrame([_fact(**given)], HISTORY)), 1).collect()
+    assert (row["waited_s"], row["ran_s"]) == (waited_s, 5.0)
+
+
+@pytest.mark.parametrize(("started_s", "ran_s"), [(None, 0.0), (2, 0.0), (4, 5.0)])
+def test_an_attempt_that_lay_in_a_lost_worker_did_not_run(
+    spark: SparkSession, started_s: int | None, ran_s: float
+) -> None:
+    started = None if started_s is None else NOON + timedelta(seconds=started_s)
+    lost = _fact(outcome="lapsed", status="ready", final=False, started_at=started, created_at=None)
+    (row,) = silver.attempts(silver.facts(spark.createDataFrame([lost], HISTORY)), 1).collect()
+    assert row["ran_s"] == ran_s
+
+
 def test_facts_of_one_job_add_up_to_one_row(spark: SparkSession) -> None:
     first = _fact(outcome="retried", status="ready", final=False, error="ValueError: 1", created_at=None)
     second = _fact(seq_no=2, attempt_no=2, delivery=2, lease_token="y", at=NOON + timedelta(seconds=30))

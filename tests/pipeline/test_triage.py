@@ -143,6 +143,7 @@ def test_a_redrive_keeps_to_its_rate_and_its_limit(spark: SparkSession, sqlite_d
         sqlite_url, cluster.id, rate=10.0, limit=23, spark=spark, clock=clock, sleep=clock.sleep, on_moved=moved
     )
     assert (report.redriven, seen, clock.slept, report.seconds) == (23, [10, 10, 3], [1.0, 1.0], 2.0)
+    assert (report.size, report.chosen) == (25, 23)
     assert len(sqlite_driver.list(JobFilter(status="dlq")).jobs) == 2
 
 
@@ -206,9 +207,13 @@ def test_the_command_shows_clusters_and_redrives_one(
     assert "3 dead jobs in 1 cluster" in said
     assert f"--redrive {cluster['id']}" in said
     assert main([*words, "--redrive", cluster["id"], "--dry-run"]) == 0
-    assert "3 jobs of cluster" in capsys.readouterr().out
+    assert "3 of 3 jobs of cluster" in capsys.readouterr().out
+    assert main([*words, "--redrive", cluster["id"], "--limit", "2", "--dry-run"]) == 0
+    assert "2 of 3 jobs of cluster" in capsys.readouterr().out
     assert main([*words, "--redrive", cluster["id"], "--limit", "2", "--reset-attempts"]) == 0
-    assert "redriven: 2 of 2 jobs" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"redriven: 2 of 3 jobs of cluster {cluster['id']}; 1 left for later" in said.out
+    assert said.err.splitlines()[:2] == ["starting Spark", "reading the DLQ"]
     assert main([*words, "--redrive", "feedbeef"]) == 2
     assert f"there is {cluster['id']}" in capsys.readouterr().err
     sqlite_driver.purge()

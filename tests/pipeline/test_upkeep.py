@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.pipeline.exact import assert_exact, feed
 from tests.pipeline.lives import live
 
 from taskharbor.core.contract import Driver
-from taskharbor.pipeline import bronze, delta, run
+from taskharbor.drivers import open_driver
+from taskharbor.pipeline import bronze, delta, run, steps
+from taskharbor.pipeline.audit import audit_lake
 from taskharbor.pipeline.lake import Lake
-from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, SILVER_ATTEMPTS
+from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, SILVER_ATTEMPTS, SILVER_JOBS
 from taskharbor.pipeline.store import open_store
 from taskharbor.pipeline.upkeep import sweep, upkeep
 
@@ -65,6 +68,36 @@ def test_the_cursor_is_found_when_the_log_no_longer_has_the_commit(
     live(sqlite_driver, first=1)
     run(sqlite_url, lake.root, spark=spark)
     assert_exact(sqlite_driver, lake.root)
+
+
+def test_upkeep_leaves_the_tables_alone_while_a_batch_of_another_store_is_half_way(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, url = Lake(tmp_path / "lake"), f"sqlite:///{tmp_path / 'other.db'}"
+    live(sqlite_driver)
+    run(sqlite_url, lake.root, spark=spark, max_rows=4)
+    with open_driver(url) as other:
+        other.migrate()
+        live(other)
+        with monkeypatch.context() as patch:
+            patch.setattr(steps.Steps, "_gold", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                run(url, lake.root, spark=spark)
+        files = _files(lake)
+        assert len(upkeep(lake, small_files=1, kept_hours=0).waits_for) == 1
+        assert _files(lake) == files
+        # Others go on meanwhile, for so long that no look at the last commits finds the batch.
+        for number in range(60):
+            delta.commit(lake, SILVER_JOBS, [], store_id="another", batch=number + 1)
+        report = run(url, lake.root, spark=spark)
+        assert (report.recovered, report.rows) == (True, len(feed(other)))
+    assert all(check.passed for check in audit_lake(spark, lake))
+    done = upkeep(lake, small_files=1, kept_hours=0)
+    assert (done.waits_for, done.compacted["bronze/history"]) == ([], files)
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_what_a_killed_run_never_committed_is_swept_away(

@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from taskharbor import Backoff, Cancel, Context, Harbor, Retry, Snooze, Unrecoverable
+from taskharbor import Backoff, Batch, Cancel, Context, Harbor, Retry, Snooze, Unrecoverable
 
 harbor = Harbor("memory://process-app", retry=Backoff(base=0))
 
@@ -145,3 +146,48 @@ def plain() -> str:
 @harbor.task
 async def coroutine() -> str:
     return threading.current_thread().name
+
+
+# --- Batches -------------------------------------------------------------------------------------------------
+
+
+@harbor.task(pool="process", batch=50, batch_wait=0.3, max_attempts=2)
+def batched(batch: Batch[dict[str, str]]) -> dict[str, Any] | None:
+    """Each item says how it is to end; the rest says what the whole is to do."""
+    results: dict[str, Any] = {}
+    for item in batch:
+        match item.arguments["how"]:
+            case "early":
+                item.progress(1, 1, "all")
+                item.done(os.getpid())
+            case "boom":
+                item.fail(ValueError("the reason"))
+            case "with":
+                with item:
+                    raise ValueError("of this one")
+            case "snooze" if item.fence == 1:
+                item.snooze(0)
+            case "cancel":
+                item.cancel("no need")
+            case "dead":
+                item.unrecoverable("broken")
+            case "large":
+                results[item.id] = "x" * 5_000
+            case "size":
+                results[item.id] = len(batch)
+    for item in batch.unsettled:
+        if item.arguments["how"] == "die" and item.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if item.arguments["how"] == "raise" and item.attempt == 1:
+            raise KeyError("for all that are left")
+    return results
+
+
+@harbor.task(pool="process", batch=50, batch_wait=0.3, max_attempts=1)
+def watching(batch: Batch[dict[str, str]]) -> None:
+    """Tells its process, and goes on until an item is to stop or is lost."""
+    Path(batch[0].arguments["where"]).write_text(str(os.getpid()))
+    batch[0].done()
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends and not any(item.cancelled or item.lost for item in batch.unsettled):
+        time.sleep(0.01)

@@ -19,6 +19,7 @@ from taskharbor.core.model import Schedule, Status
 from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import done_job, everything, in_threads, leased_job, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON, SECOND, FakeClock
+from taskharbor.worker.keeping import Vouched
 from taskharbor.worker.leader import BID_S, LOOK_S, PRUNE_PAUSE_S, PRUNE_S, RECOVER_PASSES, Leader
 from taskharbor.worker.scheduler import register
 
@@ -299,19 +300,30 @@ def test_what_is_not_archived_is_never_pruned(
     driver: Driver, clock: FakeClock, archived: datetime | None, left: int
 ) -> None:
     finished(driver, 30 * DAY, 10 * DAY, DAY)
-    leader(driver, clock, retention=7 * DAY, keep_from=lambda: archived).step(clock.now())
+    vouched = None if archived is None else Vouched(archived, driver.history().cursor)
+    leader(driver, clock, retention=7 * DAY, vouched=lambda: vouched).step(clock.now())
     assert len(everything(driver)) == left
+
+
+def test_what_came_in_behind_the_archive_is_never_pruned_however_long_ago_it_ended(
+    driver: Driver, clock: FakeClock
+) -> None:
+    finished(driver, 20 * DAY)
+    vouched = Vouched(NOON, driver.history().cursor)
+    [late] = finished(driver, 30 * DAY)
+    leader(driver, clock, retention=7 * DAY, vouched=lambda: vouched).step(clock.now())
+    assert list(everything(driver)) == [late]
 
 
 def test_nothing_is_pruned_while_it_cannot_be_known_what_is_archived(
     driver: Driver, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def unknown() -> datetime:
+    def unknown() -> Vouched:
         raise OSError("the lake cannot be read")
 
     finished(driver, 30 * DAY)
     every_second(driver)
-    first = leader(driver, clock, retention=DAY, keep_from=unknown)
+    first = leader(driver, clock, retention=DAY, vouched=unknown)
     for _ in range(200):
         first.step(clock.advance(1))
     assert len(everything(driver)) == 201, "the schedule went on, and the old job is there"

@@ -20,6 +20,7 @@ from taskharbor.core.errors import LeaseExpired
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Progress
 from taskharbor.drivers import open_driver
+from taskharbor.worker import heartbeat
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.runtime import Worker
 
@@ -164,7 +165,7 @@ def test_an_error_in_the_slot_costs_the_child_and_not_the_next_job(
         raise RuntimeError("a fault of our own")
 
     begin(concurrency=1)
-    monkeypatch.setattr("taskharbor.worker.processes._heard", confused)
+    monkeypatch.setattr("taskharbor.worker.processes.heard", confused)
     note = tmp_path / "pid"
     broken = app.chatter.enqueue(str(note))
     [view] = finished(app.harbor, broken)
@@ -315,3 +316,76 @@ def test_children_are_not_made_after_the_end() -> None:
     processes = Processes(Limits())
     processes.stop()
     assert type(processes.run(None)).__name__ == "Released"  # type: ignore[arg-type]
+
+
+# --- Batches -------------------------------------------------------------------------------------------------
+
+
+def batched(*hows: str) -> list[Any]:
+    return list(app.batched.enqueue_many({"how": how} for how in hows))
+
+
+def test_the_items_of_a_batch_end_in_every_way_there_too(begin: Begin) -> None:
+    hows = ["early", "boom", "with", "snooze", "cancel", "dead", "large", "size", "plain"]
+    jobs = batched(*hows)
+    begin()
+    views = finished(app.harbor, *jobs)
+    assert {how: (view.state, outcomes(view)) for how, view in zip(hows, views, strict=True)} == {
+        "early": ("done", ["succeeded"]),
+        "boom": ("dlq", ["retried", "dead"]),
+        "with": ("dlq", ["retried", "dead"]),
+        "snooze": ("done", ["snoozed", "succeeded"]),
+        "cancel": ("cancelled", ["cancelled"]),
+        "dead": ("dlq", ["dead"]),
+        "large": ("dlq", ["dead"]),
+        "size": ("done", ["succeeded"]),
+        "plain": ("done", ["succeeded"]),
+    }
+    assert (views[0].result != os.getpid(), views[0].progress) == (True, Progress(1, 1, "all"))
+    assert (views[7].result, views[8].result) == (9, None)
+    assert "ValueError: the reason" in views[1].error and "in batched" in views[2].error
+
+
+@pytest.mark.parametrize(("how", "why"), [("die", "ended without a word"), ("raise", "KeyError: 'for all that are")])
+def test_a_batch_whose_process_dies_or_raises_fails_only_what_was_not_settled(begin: Begin, how: str, why: str) -> None:
+    jobs = batched("early", how, "plain")
+    begin()
+    views = finished(app.harbor, *jobs)
+    assert [outcomes(view) for view in views] == [["succeeded"], ["retried", "succeeded"], ["retried", "succeeded"]]
+    assert all(why in view.attempts[0].error for view in views[1:])
+
+
+@pytest.mark.parametrize("how", ["cancelled", "lost"])
+def test_one_job_of_a_batch_in_a_process_stops_alone(
+    begin: Begin, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.05)
+    where = tmp_path / "pid"
+    jobs = list(app.watching.enqueue_many({"where": str(where)} for _ in range(3)))
+    begin(lease_s=2)
+    until(lambda: said(where), "the handler runs")
+    if how == "lost":
+        token = app.harbor.job(jobs[1]).record.lease_token
+        assert token is not None
+        app.harbor.driver.release(jobs[1].id, token)
+    app.harbor.cancel(jobs[1])
+    views = finished(app.harbor, *jobs)
+    assert [view.state for view in views] == ["done", "cancelled", "done"]
+    assert [outcomes(view) for view in (views[0], views[2])] == [["succeeded"], ["succeeded"]]
+
+
+def test_a_batch_past_its_time_and_one_that_nobody_wants_are_killed(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.05)
+    where = [tmp_path / "late", tmp_path / "unwanted"]
+    late = [app.watching.using(queue="a", timeout=limit).enqueue(where=str(where[0])) for limit in (60, 0.5, None)]
+    unwanted = [app.watching.using(queue="b").enqueue(where=str(where[1])) for _ in range(3)]
+    begin(queues=["a", "b"])
+    until(lambda: all(said(each) for each in where), "both run")
+    for job in unwanted[1:]:
+        app.harbor.cancel(job)
+    views = finished(app.harbor, *late, *unwanted)
+    assert [view.state for view in views] == ["done", "dlq", "dlq", "done", "cancelled", "cancelled"]
+    assert "timed out after 0.5 s" in views[1].error
+    until(lambda: not is_running(int(where[0].read_text())), "the late one is killed")

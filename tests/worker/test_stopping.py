@@ -158,7 +158,7 @@ def test_a_job_that_a_slot_did_not_begin_does_not_count(harbor: Harbor, monkeypa
         ran.append(1)
 
     for task in (note, anote):
-        task.enqueue_many([{}] * 3)
+        task.using(expires_in=3600).enqueue_many([{}] * 3)
     tally = harbor.worker(fleet=False, max_jobs=4).run()
     assert (tally.done, len(ran), tally.released) == (4, 4, 2)
 

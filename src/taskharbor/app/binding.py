@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from taskharbor.app.annotations import Check, Mismatch, Unsupported, check_for, optional
+from taskharbor.app.batches import Batch
 from taskharbor.app.context import Context
 from taskharbor.app.errors import InvalidArguments
 from taskharbor.app.models import Model
@@ -27,11 +28,14 @@ class Binding:
     """What one task takes."""
 
     def __init__(self, task: str, function: Callable[..., Any]) -> None:
-        self.task = task
         parameters = _parameters(task, function)
         hints = _hints(task, function, parameters)
         if CONTEXT in parameters:
             _check_context(task, hints.get(CONTEXT, Any))
+        self._prepare(task, parameters, hints)
+
+    def _prepare(self, task: str, parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> None:
+        self.task = task
         self._extra: Check | None = None
         self._checks: dict[str, Check] = {}
         required = []
@@ -81,6 +85,21 @@ class Binding:
         if not values.keys() >= self._required:
             self._refuse_missing(values)
         return values
+
+    def dump_partly(
+        self, positional: tuple[Any, ...], named: Mapping[str, Any], holds: Callable[[Any], bool]
+    ) -> tuple[dict[str, JsonValue], dict[str, Any]]:
+        """`dump` of a call of which some arguments are not known yet: those, as they are, come second."""
+        values = dict(named)
+        if positional:
+            self._name_positional(positional, values)
+        unknown = {name: value for name, value in values.items() if holds(value)}
+        for name in unknown:
+            self._check_of(name)
+        if not values.keys() >= self._required:
+            self._refuse_missing(values)
+        known = {name: self._dumped(name, value) for name, value in values.items() if name not in unknown}
+        return known, unknown
 
     def culprit(self, values: Mapping[str, JsonValue], encode: Callable[[JsonValue], bytes]) -> InvalidPayload | None:
         """Which argument it is that the codec does not take."""
@@ -175,9 +194,7 @@ def _hints(task: str, function: Callable[..., Any], parameters: Mapping[str, ins
         for name, parameter in parameters.items()
         if parameter.annotation is not _Parameter.empty
     }
-    inner = inspect.unwrap(function)
-    inner = getattr(inner, "func", inner)  # of a functools.partial
-    names = getattr(inner, "__globals__", {})
+    names = names_known_to(function)
     if CONTEXT in given:
         # Often imported for type checkers only, and not needed: the name of the parameter says it.
         try:
@@ -190,10 +207,20 @@ def _hints(task: str, function: Callable[..., Any], parameters: Mapping[str, ins
         raise InvalidInput(f"{task}: cannot read its annotations: {error}") from None
 
 
+def names_known_to(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the annotations of a function may name."""
+    inner = inspect.unwrap(function)
+    inner = getattr(inner, "func", inner)  # of a functools.partial
+    names: dict[str, Any] = getattr(inner, "__globals__", {})
+    return names
+
+
 def _check(annotation: Any, where: str) -> Check:
     try:
         return check_for(annotation)
     except Unsupported:
+        if Batch in (annotation, typing.get_origin(annotation)):
+            raise InvalidInput(f"{where} is a Batch, which only a batch task is given: @harbor.task(batch=…)") from None
         return Model(annotation, where)
 
 

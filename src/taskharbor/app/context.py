@@ -66,5 +66,10 @@ class Context:
             raise InvalidInput(f"extend takes a number of seconds above 0, got {seconds!r}")
         self._control.extend(seconds)
 
+    @property
+    def workflow(self) -> str | None:
+        """The id of the workflow that the job is a step of: `harbor.workflow(context.workflow)` shows it."""
+        return self.job.meta.get("workflow")
+
     def __repr__(self) -> str:
         return f"Context({self.job.type} {self.job.id}, attempt {self.attempt}, fence {self.fence})"

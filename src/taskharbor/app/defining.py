@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from taskharbor.app.options import EnqueueOptions, Terms, unknown_option
+from taskharbor.app.options import EnqueueOptions, LimitKey, Terms, unknown_option
 from taskharbor.app.periodic import schedule_of
 from taskharbor.app.signatures import (
+    BatchTaskMaker,
     Context0,
     Context1,
     Context2,
@@ -18,6 +19,7 @@ from taskharbor.app.signatures import (
     TaskMaker,
 )
 from taskharbor.app.task import Pool, Task
+from taskharbor.app.unique import Unique
 from taskharbor.core.clock import utc_now
 from taskharbor.core.contract import Duration
 from taskharbor.core.errors import InvalidInput
@@ -35,6 +37,7 @@ R = TypeVar("R")
 
 _OF_ONE_JOB: Final = frozenset(("key", "id", "connection", "delay", "run_at", "expires_at"))
 _OF_TASKS: Final = EnqueueOptions.__optional_keys__ - _OF_ONE_JOB
+_OWN: Final = frozenset(("name", "retry", "pool", "batch", "batch_wait", "batch_by"))
 
 
 class Defining:
@@ -75,6 +78,9 @@ class Defining:
         function: None = None,
         /,
         *,
+        batch: int,
+        batch_wait: Duration | None = None,
+        batch_by: Literal["tenant"] | None = None,
         name: str | None = None,
         queue: str | None = None,
         priority: int = 0,
@@ -82,11 +88,40 @@ class Defining:
         max_retries: int | None = None,
         timeout: Duration | None = None,
         retry: Backoff | None = None,
-        unique: Sequence[str] = ("tenant", "type"),
+        unique: Unique | Sequence[str] = ("tenant", "type"),
+        debounce: Duration | None = None,
+        throttle: Duration | None = None,
+        while_in: Sequence[str] | None = None,
         key_ttl: Duration | None = None,
         on_duplicate: str | None = None,
         tenant: str | None = None,
         meta: Mapping[str, str] | None = None,
+        limit_key: LimitKey | None = None,
+        pool: Pool | None = None,
+    ) -> BatchTaskMaker: ...
+
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,
+        retry: Backoff | None = None,
+        unique: Unique | Sequence[str] = ("tenant", "type"),
+        debounce: Duration | None = None,
+        throttle: Duration | None = None,
+        while_in: Sequence[str] | None = None,
+        key_ttl: Duration | None = None,
+        on_duplicate: str | None = None,
+        tenant: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        limit_key: LimitKey | None = None,
         pool: Pool | None = None,
     ) -> TaskMaker: ...
 
@@ -98,38 +133,54 @@ class Defining:
         name: str | None = None,
         retry: Backoff | None = None,
         pool: Pool | None = None,
+        batch: int | None = None,
+        batch_wait: Duration | None = None,
+        batch_by: str | None = None,
         **options: Any,
-    ) -> Task[..., Any] | TaskMaker:
+    ) -> Task[..., Any] | TaskMaker | BatchTaskMaker:
         """Make a task of a function, synchronous or not: `@harbor.task`, or `@harbor.task(queue="mail", …)`.
 
         `name` is what jobs know it by, the function's own name unless given: keep it when the function is renamed,
         or the jobs that wait lose their handler. `pool="process"` runs it in another process, for work that keeps a
-        core busy. `timeout` is in seconds or a timedelta. `unique` names the fields that, with the tenant, make up
-        the scope of a `key`.
+        core busy. `timeout` is in seconds or a timedelta. `unique` says which of its jobs count as the same, as a
+        `Unique`, or names the fields that, with the tenant, make up the scope of a `key`; `debounce` and `throttle` let
+        the last or the first of several such jobs win. `limit_key` is what limits per key count its jobs by: text, in
+        which `{name}` stands for an argument, or a function of the arguments.
+
+        With `batch` the function is given up to so many jobs at once, `def index(batch: Batch[Document])`. A batch is
+        made of what there is; `batch_wait` lets it fill for so many seconds, `batch_by="tenant"` keeps tenants apart.
         """
+        own = {
+            "retry": retry,
+            "pool": pool,
+            "batch": batch,
+            "batch_wait": batch_wait,
+            "batch_by": batch_by,
+        }
         if function is None:
-            return cast("TaskMaker", lambda decorated: self._define(decorated, name, retry, pool, options))
+            return cast("TaskMaker", lambda decorated: self._define(decorated, name, own, options))
         if isinstance(function, str):
             raise InvalidInput(f"harbor.task takes options by name: harbor.task(name={function!r})")
-        return self._define(function, name, retry, pool, options)
+        return self._define(function, name, own, options)
 
     def _define(
         self,
         function: Callable[P, R],
         name: str | None,
-        retry: Backoff | None,
-        pool: Pool | None,
+        own: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> Task[P, R]:
+        """`own` is what belongs to the task, `options` what its jobs have in common."""
         if isinstance(function, Task):
-            if name is None and retry is None and pool is None and not options and function._harbor is self:
+            bare = name is None and not options and all(value is None for value in own.values())
+            if bare and function._harbor is self:
                 return function
             raise InvalidInput(
                 f"{function.name} is a task already: give the options once, and put @harbor.periodic above @harbor.task"
             )
         given = {key: value for key, value in options.items() if value is not None}
         _check_names(given)
-        task = Task(cast("Harbor", self), function, self._terms.with_options(given), name=name, retry=retry, pool=pool)
+        task = Task(cast("Harbor", self), function, self._terms.with_options(given), name=name, **own)
         check_terms(task.name, task._terms)
         known = self._tasks.get(task.name)
         if known is not None and not known._is_again(function):
@@ -185,7 +236,7 @@ def _check_names(options: Mapping[str, Any]) -> None:
         if option in _OF_ONE_JOB:
             raise InvalidInput(f"{option} belongs to one job, and not to a task: task.using({option}=…).enqueue(…)")
         if option not in _OF_TASKS:
-            raise unknown_option(option, {"name", "retry", "pool", *_OF_TASKS})
+            raise unknown_option(option, {*_OWN, *_OF_TASKS})
 
 
 def check_terms(whose: str, terms: Terms) -> None:

@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, cast
 
 from taskharbor.app import waiting
 from taskharbor.app.defining import Defining, check_terms
+from taskharbor.app.governing import Governing
 from taskharbor.app.lookup import JobView, id_of
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.naming import job_of, task_name, terms_of
 from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.runs import WorkflowRun
 from taskharbor.app.store import Store
 from taskharbor.app.task import Task
+from taskharbor.app.workflows import Workflow
 from taskharbor.core.codec import Codec, JsonCodec
 from taskharbor.core.contract import Answers, Driver, Duration
 from taskharbor.core.errors import InvalidInput
@@ -24,6 +27,7 @@ from taskharbor.core.model import DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, JobFi
 from taskharbor.core.retry import Backoff
 
 if TYPE_CHECKING:
+    from taskharbor.app.encryption import Keyring
     from taskharbor.core.model import Schedule
     from taskharbor.worker.runtime import Worker
 
@@ -32,13 +36,15 @@ JobLike = str | Enqueued | JobView
 TaskLike = str | Task[Any, Any]
 
 
-class Harbor(Defining):
+class Harbor(Defining, Governing):
     """One store, and the tasks of one application.
 
     `url` is that of TASKHARBOR_URL when it is left out, else `sqlite:///taskharbor.db`. The store is opened when it
     is first needed. `migrate` says whether its tables are made then: by default those of stores in files and in
     memory are, and those of servers are not (`taskharbor migrate` does it). The other arguments are what tasks have
     that say nothing else: `retry` the policy for failed attempts, `codec` how payloads become bytes.
+    `encryption` is the Keyring for payloads and results; left out, the one of the file that the environment's
+    TASKHARBOR_ENCRYPTION_KEYS names, if any; False for none.
     """
 
     def __init__(
@@ -54,6 +60,7 @@ class Harbor(Defining):
         migrate: bool | None = None,
         limits: Limits | None = None,
         driver: Driver | None = None,
+        encryption: Keyring | Literal[False] | None = None,
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise InvalidInput(
@@ -66,13 +73,17 @@ class Harbor(Defining):
         self.backoff = retry or Backoff()
         """The policy for failed attempts of tasks that have none of their own."""
         self._terms = Terms({"queue": queue, "tenant_id": tenant, "max_attempts": max_attempts, "timeout": timeout})
+        self._terms = self._terms._replace(decode=self.codec.decode)
         check_terms("harbor", self._terms)
+        Governing.__init__(self)
         self._tasks = {}
         self._schedules = {}
         self._scheduled = {}
         self.tasks: Mapping[str, Task[Any, Any]] = MappingProxyType(self._tasks)
         self.schedules: Mapping[str, Schedule] = MappingProxyType(self._schedules)
         self._store = Store(self.url, driver, limits, migrate)
+        self.encryption = _ring_for(encryption)
+        """The keys of its payloads and results; None if they are stored as they are."""
 
     # --- Enqueueing ------------------------------------------------------------------------------------------
 
@@ -82,6 +93,8 @@ class Harbor(Defining):
         If the task is defined here, they are checked and its options count. Bytes are stored as they are.
         """
         job, terms = job_of(self, task, payload, options)
+        if self.encryption is not None:
+            job = self.encryption.seal_job(job)
         return self.driver.enqueue((job,), connection=terms.connection)[0]
 
     async def aenqueue(self, task: TaskLike, payload: Any = None, /, **options: Unpack[EnqueueOptions]) -> Enqueued:
@@ -101,7 +114,7 @@ class Harbor(Defining):
         chunks before it are stored and the rest is not. For all or nothing give `connection=…`, and everything is
         part of that transaction.
         """
-        return enqueue_chunks(self.driver, self._each(jobs, options), options.get("connection"))
+        return enqueue_chunks(self.driver, self._sealed(self._each(jobs, options)), options.get("connection"))
 
     async def aenqueue_many(self, jobs: Iterable[Any], /, **options: Unpack[EnqueueOptions]) -> EnqueuedMany:
         """`enqueue_many` without holding up the event loop."""
@@ -131,20 +144,24 @@ class Harbor(Defining):
                         f"payload, or task.new_job(…), got {type(item).__name__}"
                     )
 
+    def _sealed(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+        """The jobs as the store gets them."""
+        return jobs if self.encryption is None else map(self.encryption.seal_job, jobs)
+
     # --- Looking after jobs ----------------------------------------------------------------------------------
 
     def job(self, id: JobLike) -> JobView:
         """The job as it is now: state, attempts with their errors, progress, result. JobNotFound if there is none."""
-        return JobView(self.driver.get(id_of(id)), self.driver, self.codec)
+        return JobView(self.driver.get(id_of(id)), self.driver, self.codec, self.encryption)
 
     def wait(self, id: JobLike, timeout: float | None = None) -> Any:
         """The result of the job, when it is done. JobFailed if it ends in any other way, TimeoutError if it has not
         ended after `timeout` seconds."""
-        return waiting.wait(self.driver, self.codec, id_of(id), timeout)
+        return waiting.wait(self.driver, self.codec, id_of(id), timeout, self.encryption)
 
     async def await_result(self, id: JobLike, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as `wait` has it
         """`wait` without holding up the event loop."""
-        return await waiting.await_result(await self._aopen(), self.codec, id_of(id), timeout)
+        return await waiting.await_result(await self._aopen(), self.codec, id_of(id), timeout, self.encryption)
 
     def cancel(self, id: JobLike) -> Status:
         """A job that waits is cancelled; the handler of one that runs is told through its context. Returns where the
@@ -182,6 +199,10 @@ class Harbor(Defining):
         """
         kind = None if type is None else task_name(type)
         chosen = JobFilter(queue=queue, type=kind, tenant_id=tenant, error=error, code=code)
+        if clone and self.encryption is not None:
+            from taskharbor.app.cloning import clone_sealed
+
+            return clone_sealed(self.driver, self.encryption, chosen, limit=limit, rate=rate, run_at=run_at)
         return self.driver.redrive(
             chosen, limit=limit, rate=rate, run_at=run_at, reset_attempts=reset_attempts, clone=clone
         )
@@ -196,6 +217,17 @@ class Harbor(Defining):
     def now(self) -> datetime:
         """The store's clock."""
         return self._store.driver().now()
+
+    def start(self, flow: Workflow) -> WorkflowRun:
+        """Store a workflow with all its steps; those that wait for nothing are ready. It starts as a whole or not at
+        all. A step that is unknown or badly called is refused before anything is stored."""
+        if not isinstance(flow, Workflow):
+            raise InvalidInput(f"start takes a Workflow, or what chain, group or chord give, got {type(flow).__name__}")
+        return self.workflow(self.driver.start_workflow(flow.plan(self)))
+
+    def workflow(self, id: str) -> WorkflowRun:
+        """A workflow that was started; WorkflowNotFound if there is none of this id."""
+        return WorkflowRun(self, self.driver.get_workflow(id))
 
     def worker(self, queues: Any = None, **options: Any) -> Worker:
         """A worker for the tasks of this harbor: `.run()` until it is told to stop, `.drain()` until nothing is left.
@@ -238,6 +270,7 @@ class Harbor(Defining):
     async def _asend(self, jobs: Sequence[NewJob], connection: Any) -> Answers:
         import asyncio
 
+        jobs = list(self._sealed(jobs))
         if connection is None:
             return await asyncio.to_thread(self.driver.enqueue, jobs)
         join: Callable[..., Any] | None = getattr(self.driver, "aenqueue", None)
@@ -245,3 +278,11 @@ class Harbor(Defining):
             raise InvalidInput(f"{type(self.driver).__name__} takes no asynchronous connections")
         answers: Answers = await join(jobs, (await self._aclock())(), connection=connection)
         return answers
+
+
+def _ring_for(given: Keyring | Literal[False] | None) -> Keyring | None:
+    if given is None and not os.environ.get("TASKHARBOR_ENCRYPTION_KEYS"):
+        return None  # as nearly always, without the import
+    from taskharbor.app.encryption import ring_for
+
+    return ring_for(given)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from taskharbor.app.sealed import payload_of, result_of
 from taskharbor.core.codec import Codec
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import Attempt, Enqueued, Job, Progress, Status
+
+if TYPE_CHECKING:
+    from taskharbor.app.encryption import Keyring
 
 FINISHED = (Status.DONE, Status.DLQ, Status.EXPIRED, Status.CANCELLED)
 
 
 class JobView:
-    """A job as it was when it was looked up, with its payload and result decoded. `record` is all the store has."""
+    """A job as it was when it was looked up, with its payload and result decoded, and decrypted where they were
+    encrypted. `record` is all the store has."""
 
-    def __init__(self, record: Job, driver: Driver, codec: Codec) -> None:
+    def __init__(self, record: Job, driver: Driver, codec: Codec, encryption: Keyring | None = None) -> None:
         self.record = record
+        self._encryption = encryption
         self._driver = driver
         self._codec = codec
         self._seen_at = driver.now()
@@ -56,7 +62,8 @@ class JobView:
     @cached_property
     def arguments(self) -> Any:
         """What the payload holds: the arguments by name."""
-        return self._codec.decode(self.record.payload) if self.record.payload else {}
+        payload = payload_of(self.record, self._encryption)
+        return self._codec.decode(payload) if payload else {}
 
     # --- Where it stands -------------------------------------------------------------------------------------
 
@@ -89,7 +96,8 @@ class JobView:
     @cached_property
     def result(self) -> Any:
         """What the handler returned; None as long as it has not."""
-        return None if self.record.result is None else self._codec.decode(self.record.result)
+        result = result_of(self.record, self._encryption)
+        return None if result is None else self._codec.decode(result)
 
     # --- What happened ---------------------------------------------------------------------------------------
 
@@ -141,7 +149,7 @@ class JobView:
 
     def refresh(self) -> JobView:
         """The same job as it is now."""
-        return JobView(self._driver.get(self.record.id), self._driver, self._codec)
+        return JobView(self._driver.get(self.record.id), self._driver, self._codec, self._encryption)
 
     def __repr__(self) -> str:
         failed = f", {self.failures} of {self.max_attempts} attempts failed" if self.failures else ""

@@ -3,14 +3,20 @@ then the harbor."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
+from taskharbor.app.limit_keys import limit_key_of
+from taskharbor.app.unique import Unique, debounced, throttled
 from taskharbor.core.contract import Duration
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.limiting import LIMIT_KEY
 from taskharbor.core.limits import check_duration
 from taskharbor.core.model import NewJob
+
+LimitKey = str | Callable[..., str | None]
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -27,10 +33,19 @@ class EnqueueOptions(TypedDict, total=False):
     tenant: str
     key: str | None
     """The idempotency key: the same key again gives the same job back."""
-    unique: tuple[str, ...]
+    unique: Unique | tuple[str, ...]
+    """Which jobs count as the same; or the fields that make up the scope of `key`."""
+    debounce: Duration | None
+    """Run so long after the last of several calls with the same arguments (or the same `key`)."""
+    throttle: Duration | None
+    """Drop calls with the same arguments (or the same `key`) for so long after the first."""
+    while_in: tuple[str, ...] | None
+    """States of the job that holds `key` in which it counts; payloads need not be equal then."""
     key_ttl: Duration | None
     on_duplicate: str
     meta: Mapping[str, str] | None
+    limit_key: LimitKey | None
+    """What limits per key count the job by: text, in which `{name}` stands for an argument, or a function of them."""
     max_attempts: int | None
     max_retries: int | None
     """Another name for `max_attempts`."""
@@ -41,10 +56,17 @@ class EnqueueOptions(TypedDict, total=False):
 
 
 _FIELDS: Final = {"tenant": "tenant_id", "key": "idempotency_key", "max_retries": "max_attempts"}
-_PAIRS: Final = (("run_at", "delay"), ("expires_at", "expires_in"), ("max_attempts", "max_retries"))
+_PAIRS: Final = (
+    ("run_at", "delay"),
+    ("expires_at", "expires_in"),
+    ("max_attempts", "max_retries"),
+    ("debounce", "throttle"),
+    ("debounce", "delay"),
+    ("debounce", "run_at"),
+)
 _KNOWN: Final = EnqueueOptions.__optional_keys__
-_OURS: Final = ("delay", "expires_in", "connection")
-_ABOUT_A_KEY: Final = ("key_ttl", "unique")
+_OURS: Final = ("delay", "expires_in", "connection", "debounce", "throttle", "limit_key")
+_ABOUT_A_KEY: Final = ("key_ttl", "unique", "while_in")
 
 
 def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
@@ -66,6 +88,11 @@ class Terms(NamedTuple):
     connection: Any = None
     about_a_key: str | None = None
     """The option that makes sense with a key only, if one was given for this job."""
+    unique: Unique | None = None
+    """Where keys come from, unless the caller gives one."""
+    limit_key: LimitKey | None = None
+    decode: Callable[[bytes], Any] = json.loads
+    """From a payload to the arguments, of which a `limit_key` may be made."""
 
     def with_options(self, options: Mapping[str, Any]) -> Terms:
         """These terms, with `options` in place of what they say about the same things."""
@@ -74,7 +101,7 @@ class Terms(NamedTuple):
             raise unknown_option(min(unknown), _KNOWN)
         for first, second in _PAIRS:
             if options.get(first) is not None and options.get(second) is not None:
-                raise InvalidInput(f"{first} and {second} say the same thing in two ways: give one of them")
+                raise InvalidInput(f"{first} and {second} do not go together: give one of them")
         fields = {**self.fields, **{_FIELDS.get(k, k): v for k, v in options.items() if k not in _OURS}}
         delay, expires_in = self.delay, self.expires_in
         if "run_at" in options:
@@ -91,21 +118,47 @@ class Terms(NamedTuple):
             fields.pop("expires_at", None)
         elif "expires_in" in options:
             expires_in = None
+        rule = self.unique
+        if isinstance(options.get("unique"), Unique):
+            rule = options["unique"]
+        elif "unique" in options:
+            rule = None
+        if options.get("debounce") is not None:
+            rule, delay = debounced(rule, options["debounce"])
+            fields.pop("run_at", None)
+        elif options.get("throttle") is not None:
+            rule = throttled(rule, options["throttle"])
+        if rule is not None and rule is not self.unique:
+            fields.update(rule.fields())
         asked = next((name for name in _ABOUT_A_KEY if options.get(name) is not None), self.about_a_key)
         asked = None if "key" in options else asked  # a key of None is meant
-        return Terms(fields, delay, expires_in, options.get("connection", self.connection), asked)
+        asked = asked if rule is None else None
+        limit_key = options.get("limit_key", self.limit_key)
+        connection = options.get("connection", self.connection)
+        return Terms(fields, delay, expires_in, connection, asked, rule, limit_key, self.decode)
 
     def as_defaults(self) -> Terms:
         """These terms for a task or a harbor: what they say about keys is for the jobs that have one."""
         return self._replace(about_a_key=None)
 
+    def meta_for(self, type: str, payload: bytes) -> dict[str, str]:
+        """The meta of a job, with the key that limits count it by."""
+        meta = dict(self.fields.get("meta") or {})
+        key = None if self.limit_key is None else limit_key_of(type, self.limit_key, payload, self.decode)
+        return meta if key is None else {**meta, LIMIT_KEY: key}
+
     def new_job(self, type: str, payload: bytes, now: Callable[[], datetime]) -> NewJob:
         if self.about_a_key is not None and self.fields.get("idempotency_key") is None:
             raise InvalidInput(f"{type}: {self.about_a_key} says how long or where a key counts: give key='…' as well")
-        if not self.delay and self.expires_in is None:
+        if self.limit_key is not None:
+            meta = self.meta_for(type, payload)
+            return self._replace(fields={**self.fields, "meta": meta}, limit_key=None).new_job(type, payload, now)
+        if not self.delay and self.expires_in is None and self.unique is None:
             return NewJob(type, payload, **self.fields)
         moment = now()
         fields = dict(self.fields)
+        if self.unique is not None and fields.get("idempotency_key") is None:
+            fields["idempotency_key"] = self.unique.key_of(type, payload)
         if self.delay:
             fields["run_at"] = moment + self.delay
         if self.expires_in is not None:

@@ -15,7 +15,9 @@ from taskharbor.core.limits import MAX_NAME, check_name
 if TYPE_CHECKING:
     from taskharbor.core.model import Schedule
 
-_TAKEN: Final = frozenset(("queue", "priority", "tenant", "meta", "max_attempts", "max_retries", "timeout"))
+_TAKEN: Final = frozenset(
+    ("queue", "priority", "tenant", "meta", "limit_key", "max_attempts", "max_retries", "timeout")
+)
 """The options that every job of a schedule can have; the others belong to one job alone."""
 _NAMED: Final = _TAKEN | {"timezone", "name", "overlap", "arguments"}
 
@@ -50,9 +52,16 @@ def schedule_of(
             f"{error}. A schedule gives its arguments where it is defined: "
             f"periodic({spec!r}, arguments={{…}}), or the function needs defaults"
         ) from None
-    fields = task._terms.with_options(options).fields
+    terms = task._terms.with_options(options)
+    fields, meta = terms.fields, terms.meta_for(task.name, payload)
+    name = check_name(task.name if name is None else name, "name", MAX_NAME)
+    ring = task._harbor.encryption
+    if ring is not None:
+        # The name that its jobs will show, which is how they open it.
+        shown = meta.get("schedule", name)
+        payload = ring.seal_schedule(payload, tenant=fields["tenant_id"], type=task.name, name=shown)
     return Schedule(
-        name=check_name(task.name if name is None else name, "name", MAX_NAME),
+        name=name,
         spec=spec,
         timezone=timezone,
         type=task.name,
@@ -62,6 +71,6 @@ def schedule_of(
         priority=fields.get("priority", 0),
         max_attempts=fields.get("max_attempts"),
         timeout=fields.get("timeout"),
-        meta=fields.get("meta") or {},
+        meta=meta,
         overlap=overlap,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 if TYPE_CHECKING:
+    from taskharbor.app.batches import Batch
     from taskharbor.app.context import Context
     from taskharbor.app.task import Task
 
@@ -64,3 +65,10 @@ class TaskMaker(Protocol):
     def __call__(self, function: Context5[R], /) -> Task[..., R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class BatchTaskMaker(Protocol):
+    """What `harbor.task(batch=…)` decorates a function with. The arguments of a job are those that the items of its
+    batch have, which no type can say of `enqueue`: they are checked there."""
+
+    def __call__(self, function: Callable[[Batch[Any]], R], /) -> Task[..., R]: ...

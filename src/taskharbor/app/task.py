@@ -9,15 +9,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
+from taskharbor.app.batch_binding import ItemBinding
+from taskharbor.app.batches import Batching
 from taskharbor.app.binding import CONTEXT, Binding
 from taskharbor.app.errors import InvalidArguments
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.placeholders import MARK, holds_placeholder, resolved, written
 from taskharbor.app.results import encode_result
+from taskharbor.app.sealed import payload_of, result_of
+from taskharbor.app.workflows import Signature
+from taskharbor.core.contract import Duration
+from taskharbor.core.envelope import MAGIC
 from taskharbor.core.errors import InvalidInput, InvalidPayload
 from taskharbor.core.limits import check_duration
-from taskharbor.core.model import Enqueued, NewJob
+from taskharbor.core.model import Enqueued, Job, NewJob
 from taskharbor.core.retry import Backoff
+from taskharbor.core.workflow import StepResult
 
 if TYPE_CHECKING:
     from taskharbor.app.harbor import Harbor
@@ -49,6 +57,8 @@ class Enqueueing(Generic[P]):
         """Store a job that calls the function with these arguments. It is there when this returns; with
         `using(connection=…)`, it is there exactly if that transaction is committed."""
         job = self.new_job(*args, **kwargs)
+        if self._harbor.encryption is not None:
+            job = self._harbor.encryption.seal_job(job)
         return self._harbor.driver.enqueue((job,), connection=self._terms.connection)[0]
 
     def delay(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -62,6 +72,14 @@ class Enqueueing(Generic[P]):
         job = self._terms.new_job(self._type(), payload, await self._harbor._aclock(self._terms))
         return (await self._harbor._asend([job], self._terms.connection))[0]
 
+    def s(self, /, *args: Any, **kwargs: Any) -> Signature:
+        """A call to be made later, as a step of a workflow: `chain(extract.s(day=1), load.s(rows=PREVIOUS))`. Arguments
+        may be results of other steps, so they are checked when the workflow starts."""
+        return Signature(self._task(), self._terms, args, kwargs)
+
+    def _task(self) -> Task[..., Any]:
+        raise NotImplementedError
+
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> EnqueuedMany:
         """One job for each item, which has the arguments by name. Any number of items, of which only some thousand
         are in memory at a time.
@@ -70,7 +88,8 @@ class Enqueueing(Generic[P]):
         the chunks before it are stored and the rest is not. For all or nothing, give `using(connection=…)`, and
         everything is part of that transaction.
         """
-        return enqueue_chunks(self._harbor.driver, self._jobs(items), self._terms.connection)
+        jobs = self._harbor._sealed(self._jobs(items))
+        return enqueue_chunks(self._harbor.driver, jobs, self._terms.connection)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> EnqueuedMany:
         """`enqueue_many` without holding up the event loop."""
@@ -111,6 +130,9 @@ class Task(Enqueueing[P], Generic[P, R]):
         name: str | None,
         retry: Backoff | None,
         pool: Pool | None,
+        batch: int | None = None,
+        batch_wait: Duration | None = None,
+        batch_by: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._harbor = harbor
@@ -120,13 +142,16 @@ class Task(Enqueueing[P], Generic[P, R]):
         if retry is not None and not isinstance(retry, Backoff):
             raise InvalidInput(f"{self.name}: retry takes a Backoff, for example Backoff(base=1), got {retry!r}")
         self.retry = retry
+        self.batch = Batching.of(self.name, batch, batch_wait, batch_by)
+        """How many of its jobs the function is given at once; None if each has a call of its own."""
         timeout = terms.fields.get("timeout")
         self.timeout: timedelta | None = (check_duration(timeout, "timeout") or None) if timeout is not None else None
         self._terms = terms.as_defaults()._replace(fields={**terms.fields, "timeout": self.timeout})
         # One that names what is not defined yet is prepared when it is first used.
         self._prepared: Binding | None = None
         with contextlib.suppress(NameError):
-            self._prepared = Binding(self.name, function)
+            self._prepared = self._bound()
+            self._check_unique(self._terms)
         self.wants_context = CONTEXT in inspect.signature(function).parameters
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -154,7 +179,7 @@ class Task(Enqueueing[P], Generic[P, R]):
     def binding(self) -> Binding:
         if self._prepared is None:
             try:
-                self._prepared = Binding(self.name, self.function)
+                self._prepared = self._bound()
             except NameError as error:
                 raise InvalidInput(
                     f"{self.name}: cannot read its annotations: {error}. Import what they name at the top of the "
@@ -162,16 +187,56 @@ class Task(Enqueueing[P], Generic[P, R]):
                 ) from None
         return self._prepared
 
+    def _bound(self) -> Binding:
+        return (Binding if self.batch is None else ItemBinding)(self.name, self.function)
+
     def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """The same task with other options: `send.using(queue="slow", delay=60).enqueue(to="ada")`."""
-        return Call(self, self._terms.with_options(options))
+        terms = self._terms.with_options(options)
+        self._check_unique(terms)
+        return Call(self, terms)
+
+    def _check_unique(self, terms: Terms) -> None:
+        if terms.unique is not None:
+            terms.unique.check_names(self.name, self.binding.names)
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
-        """The arguments for the function, checked; InvalidPayload if it does not take what the payload has."""
+        """The arguments for the function, checked; InvalidPayload if it does not take what the payload has. Of a batch
+        task, what its item has for arguments."""
         binding = self._prepared or self.binding
         if payload in (b"{}", b""):
             return binding.load({})
         return binding.load(self._harbor.codec.decode(payload))
+
+    def opened(self, job: Job) -> Job:
+        """The job as its handler may see it: with its payload in plain. EncryptionKeyMissing or DecryptionFailed if
+        that cannot be had."""
+        ring = self._harbor.encryption
+        if ring is None and not job.payload.startswith(MAGIC):
+            return job if MARK not in job.payload else self._with_results(job)
+        job = job._replace(payload=payload_of(job, ring))
+        return job if MARK not in job.payload else self._with_results(job)
+
+    def _with_results(self, job: Job) -> Job:
+        """The job of a step, with the results of the steps before it among its arguments."""
+        harbor = self._harbor
+
+        def decode(found: StepResult) -> Any:
+            if found.result is None:
+                return None
+            data = found.result
+            if data.startswith(MAGIC):
+                data = result_of(harbor.driver.get(found.job_id), harbor.encryption) or b"null"
+            return harbor.codec.decode(data)
+
+        values = resolved(job, harbor.codec.decode(job.payload), harbor.driver, decode)
+        return job._replace(payload=harbor.codec.encode(values))
+
+    def result_for(self, job: Job, value: Any) -> bytes | None:
+        """What the function returned for this job, as the store keeps it; None stays None."""
+        result = self.encode_result(value)
+        ring = self._harbor.encryption
+        return result if ring is None or result is None else ring.seal_result(job, result)
 
     def encode_result(self, value: Any) -> bytes | None:
         """What the function returned, as bytes to store; None stays None."""
@@ -186,12 +251,22 @@ class Task(Enqueueing[P], Generic[P, R]):
         except InvalidPayload as error:
             raise (binding.culprit(values, codec.encode) or error) from None
 
+    def payload_with_placeholders(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+        """The payload of a step whose arguments are not all known yet; those that are, are checked."""
+        if self.batch is not None:
+            raise InvalidInput(f"{self.name}: a batch task takes no results of other steps: put a plain task between")
+        known, unknown = (self._prepared or self.binding).dump_partly(positional, named, holds_placeholder)
+        return self._harbor.codec.encode({**known, **{name: written(value) for name, value in unknown.items()}})
+
     def _type(self) -> str:
         return self.name
 
     def _is_again(self, function: Callable[..., Any]) -> bool:
         """Whether `function` is this one, read a second time: by a reload, or once as a script and once as a module."""
         return _origin(self.function) == _origin(function) or _place(self.function) == _place(function)
+
+    def _task(self) -> Task[..., Any]:
+        return self
 
     def __reduce__(self) -> str:
         # By name, like any function: another process imports the module and finds the task there.
@@ -211,13 +286,18 @@ class Call(Enqueueing[P]):
 
     def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """These options and others; the later ones count."""
-        return Call(self.task, self._terms.with_options(options))
+        terms = self._terms.with_options(options)
+        self.task._check_unique(terms)
+        return Call(self.task, terms)
 
     def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
         return self.task._payload(positional, named)
 
     def _type(self) -> str:
         return self.task.name
+
+    def _task(self) -> Task[..., Any]:
+        return self.task
 
     def __repr__(self) -> str:
         return f"Call({self.task.name!r})"

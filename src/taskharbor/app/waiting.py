@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from taskharbor.app import sealed
 from taskharbor.app.errors import JobFailed, WaitTimeout
 from taskharbor.app.lookup import FINISHED
 from taskharbor.core.codec import Codec
@@ -13,27 +14,36 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import Job, Status
 
+if TYPE_CHECKING:
+    from taskharbor.app.encryption import Keyring
+
 FIRST_PAUSE_S: Final = 0.004
 LONGEST_PAUSE_S: Final = 0.25
 
 
-def wait(driver: Driver, codec: Codec, id: str, timeout: float | None) -> Any:
+def wait(driver: Driver, codec: Codec, id: str, timeout: float | None, ring: Keyring | None = None) -> Any:
     pauses = _pauses(id, timeout)
     while True:
         job = driver.get(id)
         if job.status in FINISHED:
-            return result_of(job, codec)
+            return result_of(job, codec, ring)
         time.sleep(next(pauses))
 
 
-async def await_result(driver: Driver, codec: Codec, id: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - as `wait` has it
+async def await_result(
+    driver: Driver,
+    codec: Codec,
+    id: str,
+    timeout: float | None,  # noqa: ASYNC109 - as `wait` has it
+    ring: Keyring | None = None,
+) -> Any:
     import asyncio
 
     pauses = _pauses(id, timeout)
     while True:
         job = await asyncio.to_thread(driver.get, id)
         if job.status in FINISHED:
-            return result_of(job, codec)
+            return result_of(job, codec, ring)
         await asyncio.sleep(next(pauses))
 
 
@@ -58,10 +68,11 @@ def _growing_pauses(id: str, timeout: float | None) -> Iterator[float]:
         pause = min(LONGEST_PAUSE_S, pause * 1.3)
 
 
-def result_of(job: Job, codec: Codec) -> Any:
+def result_of(job: Job, codec: Codec, ring: Keyring | None = None) -> Any:
     """The result of a job that is done; JobFailed for one that ended otherwise."""
     if job.status is Status.DONE:
-        return None if job.result is None else codec.decode(job.result)
+        result = sealed.result_of(job, ring)
+        return None if result is None else codec.decode(result)
     error = job.dlq_reason or job.last_error
     if job.status is Status.DLQ:
         ended = f"is in the DLQ ({job.dlq_code})"

@@ -43,6 +43,7 @@ def load_app(arguments: argparse.Namespace) -> Harbor:
     if asked or arguments.url:
         # `Harbor()` looks here, and so do the processes that a worker may start.
         os.environ["TASKHARBOR_URL"] = asked or arguments.url
+    announce_keys(arguments)
     harbor = find_harbor(arguments.app, arguments.app_directory)
     if asked is not None and harbor.url != asked:
         raise InvalidInput(
@@ -50,6 +51,12 @@ def load_app(arguments: argparse.Namespace) -> Harbor:
             "Harbor() without a store, so that the command line and the environment decide"
         )
     return harbor
+
+
+def announce_keys(arguments: argparse.Namespace) -> None:
+    """For applications that leave their keys open, as for the store: where a flag or taskharbor.toml says they are."""
+    if arguments.encryption_keys:
+        os.environ["TASKHARBOR_ENCRYPTION_KEYS"] = arguments.encryption_keys
 
 
 def find_harbor(name: str, directory: str | None = None) -> Harbor:

@@ -57,10 +57,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _seen_from(here: Path, values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values for a process that stands in `here`: paths of stores and lakes are relative to the file itself."""
+    """The values for a process that stands in `here`: paths of stores, lakes and keys are relative to the file."""
     lake = values.get("lake")
     if isinstance(lake, str) and "://" not in lake:
         values = {**values, "lake": str(path.parent / lake)}
+    keys = values.get("encryption_keys")
+    if isinstance(keys, str):
+        values = {**values, "encryption_keys": str(path.parent / keys)}
     url = values.get("url")
     if path.parent == here or not isinstance(url, str):
         return values

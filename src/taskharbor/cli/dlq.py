@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.filters import add_filters, add_paging, filter_of, selects_something
 from taskharbor.cli.jobs import run_show, show_list
+from taskharbor.cli.keys import add_decrypt
 from taskharbor.cli.options import Verbs, add_group, add_verb, typed_only
 from taskharbor.cli.values import moment, positive, rate
 from taskharbor.core.errors import InvalidInput
@@ -71,6 +72,7 @@ def add_to(verbs: Verbs) -> None:
 
     parser = add_verb(group, "show", help="show everything about one of them", description=_SHOW)
     parser.add_argument("id", metavar="ID")
+    add_decrypt(parser)
     parser.set_defaults(run=run_show)
 
     parser = add_verb(group, "redrive", help="send them back to be run again", description=_REDRIVE)
@@ -107,6 +109,8 @@ def run_redrive(arguments: argparse.Namespace) -> int:
         chosen = _chosen(driver, arguments)
         if arguments.dry_run:
             return _rehearse(driver, arguments, chosen, "would be redriven")
+        if arguments.clone:
+            _refuse_sealed(driver, chosen)
         now = driver.now()
         moved: list[str] = []
         with ProgressBar("redriven", len(chosen)) as bar:
@@ -177,6 +181,20 @@ def _chosen(driver: Driver, arguments: argparse.Namespace) -> Sequence[str]:
         if cursor is None:
             break
     return list(reversed(oldest))
+
+
+def _refuse_sealed(driver: Driver, chosen: Sequence[str]) -> None:
+    """A copy has an id of its own, and an encrypted payload opens for the job that it was written for only."""
+    from taskharbor.core.envelope import is_sealed
+    from taskharbor.core.model import JobFilter
+
+    for at in range(0, len(chosen), _CHUNK):
+        for job in driver.list(JobFilter(ids=chosen[at : at + _CHUNK]), None, _CHUNK).jobs:
+            if is_sealed(job.payload):
+                raise InvalidInput(
+                    f"the payload of {job.id} is encrypted, and a store cannot copy it: redrive without --clone, or "
+                    "call harbor.redrive(clone=True) in the application, which has the keys"
+                )
 
 
 def _rehearse(driver: Driver, arguments: argparse.Namespace, chosen: Sequence[str], what: str) -> int:

@@ -90,7 +90,7 @@ def examine(url: str, migrate: str) -> Iterator[Finding]:
             return
         yield ok("reachable", f"answered after {(time.monotonic() - began) * 1000:.0f} ms")
         yield ok("tables", "as this version needs them")
-        for check in (_clock, _store, _workers, served, _leader, _leases, _paused, _dead):
+        for check in (_moved, _clock, _store, _workers, served, _leader, _leases, _paused, _dead):
             yield from _guarded(driver, check)
     finally:
         driver.close()
@@ -179,6 +179,16 @@ def _leases(driver: Driver) -> Iterator[Finding]:
         yield warning("leases", f"{stuck:,} jobs are inflight though their lease ended over a minute ago", cure)
     else:
         yield ok("leases", "none outlived")
+
+
+def _moved(driver: Driver) -> Iterator[Finding]:
+    from taskharbor.core.carrying import NOTE
+    from taskharbor.drivers.base import BaseDriver
+    from taskharbor.drivers.governed import where_to
+
+    if isinstance(driver, BaseDriver) and driver.is_shut():
+        cure = "use the new store; if a move was killed, run it again, or with --give-up"
+        yield problem("moved", where_to(driver.carrier().note(NOTE)), cure)
 
 
 def _paused(driver: Driver) -> Iterator[Finding]:

@@ -64,12 +64,14 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.keys import ring_of
     from taskharbor.cli.store import opened
     from taskharbor.cli.template import Template
 
     _check_words(arguments)
     with opened(arguments, create=True) as driver:
-        template = Template(arguments, _harbor(arguments))
+        harbor = _harbor(arguments)
+        template = Template(arguments, harbor, ring_of(arguments, harbor))
         if arguments.many is not None:
             from taskharbor.cli.bulk import enqueue_many
 
@@ -94,8 +96,9 @@ def _harbor(arguments: argparse.Namespace) -> Harbor | None:
     """The application, whose tasks know where their jobs go and what they take; None without one."""
     if not arguments.app:
         return None
-    from taskharbor.cli.app import find_harbor
+    from taskharbor.cli.app import announce_keys, find_harbor
 
+    announce_keys(arguments)
     return find_harbor(arguments.app, arguments.app_directory)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from taskharbor.cli.output import Table, shortened
+from taskharbor.core.envelope import is_sealed, key_id_of
 from taskharbor.core.fleet import Worker
 from taskharbor.core.model import DEFAULT_TENANT, Attempt, Job
 
@@ -25,9 +26,12 @@ def seconds(duration: timedelta | None) -> float | None:
 
 
 def data_of(stored: bytes | None) -> tuple[Any, str | None]:
-    """Stored bytes as JSON has them, and how they are to be read: `json` or `base64`; None for nothing."""
+    """Stored bytes as JSON has them, and how they are to be read: `json`, `base64` or, base64 too, `encrypted`; None
+    for nothing."""
     if stored is None:
         return None, None
+    if is_sealed(stored):
+        return base64.b64encode(stored).decode(), "encrypted"
     try:
         return json.loads(stored, parse_constant=_refuse), "json"
     except (ValueError, RecursionError):
@@ -42,6 +46,8 @@ def text_of(stored: bytes | None) -> str:
     """Stored bytes as people read them."""
     if stored is None:
         return ""
+    if is_sealed(stored):
+        return f"{len(stored):,} bytes, encrypted with the key {key_id_of(stored)}"
     value, encoding = data_of(stored)
     if encoding != "json":
         return f"{len(stored):,} bytes that are not JSON: base64 {value}" if stored else "(empty)"
@@ -66,8 +72,10 @@ def job_data(job: Job, now: datetime) -> dict[str, Any]:
         "priority": job.priority,
         "payload": payload,
         "payload_encoding": payload_encoding,
+        "payload_key": key_id_of(job.payload),
         "result": result,
         "result_encoding": result_encoding,
+        "result_key": key_id_of(job.result),
         "meta": dict(job.meta),
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,

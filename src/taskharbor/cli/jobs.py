@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.filters import PHASES, STATUSES, add_filters, add_paging, filter_of
+from taskharbor.cli.keys import add_decrypt, decrypted
 from taskharbor.cli.options import Verbs, add_group, add_verb
 from taskharbor.cli.values import duration
 from taskharbor.core.errors import JobNotFound
@@ -42,9 +43,11 @@ examples:
 """
 _SHOW: Final = """\
 Show everything about one job: payload, result, progress, and each attempt with its wait, its run and its error.
+What is encrypted is shown with the id of its key, and in plain with --decrypt where the key is.
 
 examples:
   taskharbor jobs show ID
+  taskharbor --encryption-keys keys.txt jobs show ID --decrypt
   taskharbor jobs show ID --json
 """
 _RETRY: Final = """\
@@ -83,6 +86,7 @@ def add_to(verbs: Verbs) -> None:
 
     parser = add_verb(group, "show", help="show everything about one job", description=_SHOW)
     parser.add_argument("id", metavar="ID")
+    add_decrypt(parser)
     parser.set_defaults(run=run_show)
 
     parser = add_verb(group, "retry", help="send jobs back from the DLQ", description=_RETRY)
@@ -97,6 +101,7 @@ def add_to(verbs: Verbs) -> None:
     parser = add_verb(group, "wait", help="wait until a job has ended", description=_WAIT)
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--timeout", type=duration, metavar="TIME", help="wait at most this long (default: for ever)")
+    add_decrypt(parser)
     parser.set_defaults(run=run_wait)
 
 
@@ -152,6 +157,8 @@ def run_show(arguments: argparse.Namespace) -> int:
         now = driver.now()
         job = driver.get(arguments.id)
         attempts = driver.attempts(arguments.id)
+    if arguments.decrypt:
+        job = decrypted(job, arguments)
     if arguments.json:
         print_json({"job": job_data(job, now), "attempts": [attempt_data(attempt) for attempt in attempts]})
         return 0
@@ -292,7 +299,7 @@ def run_wait(arguments: argparse.Namespace) -> int:
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.5, _LAST_LOOK_S)
         now = driver.now()
-    return _outcome(arguments, job, now)
+    return _outcome(arguments, decrypted(job, arguments) if arguments.decrypt else job, now)
 
 
 def _outcome(arguments: argparse.Namespace, job: Job, now: datetime) -> int:

@@ -39,6 +39,11 @@ def shared_options(*, url_help: str = URL_HELP) -> argparse.ArgumentParser:
     options.add_argument(
         "--json", action="store_true", help="print JSON, for programs; errors stay one plain line on standard error"
     )
+    options.add_argument(
+        "--encryption-keys",
+        metavar="FILE",
+        help="the keys of encrypted payloads and results: lines of id:base64, as `keys generate` prints them",
+    )
     return options
 
 

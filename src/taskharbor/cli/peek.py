@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 RECENT_ROWS: Final = 5_000
-_OLDEST: Final = "SELECT queue, min(due_at) FROM th_jobs WHERE status = 'ready' AND due_at <= :now GROUP BY queue"
+# A job that a limit holds back, or that has a tag of a fair queue, has its due time in due_was.
+_OLDEST: Final = """
+SELECT queue, min(COALESCE(due_was, due_at)) FROM th_jobs
+WHERE status = 'ready' AND COALESCE(due_was, due_at) <= :now GROUP BY queue
+"""
 _DUE: Final = """
-SELECT queue, type, count(*) FROM th_jobs WHERE status = 'ready' AND due_at <= :now GROUP BY queue, type
+SELECT queue, type, count(*) FROM th_jobs
+WHERE status = 'ready' AND COALESCE(due_was, due_at) <= :now GROUP BY queue, type
 """
 _OVERDUE: Final = "SELECT count(*) FROM th_jobs WHERE status = 'inflight' AND lease_expires_at < :limit"
 _OLDEST_DEAD: Final = "SELECT min(dlq_failed_at) FROM th_jobs WHERE status = 'dlq'"

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from taskharbor.cli.options import Verbs, add_group, add_verb
+from taskharbor.cli.pipeline_options import add_verbose, plainly
 
 _DESCRIPTION: Final = """\
 The data of the queue in a lake of Delta tables, which Spark, DuckDB, Polars and pandas read, and back again.
@@ -29,6 +30,7 @@ _VERBS: Final = {
     "import": "take over the jobs of another system",
     "work": "run jobs on Spark's executors",
 }
+_WITHOUT_SPARK: Final = ("status", "report", "import")
 
 
 def add_to(verbs: Verbs) -> None:
@@ -37,6 +39,10 @@ def add_to(verbs: Verbs) -> None:
         module = f"{__package__}.pipeline_{name}"
         if find_spec(module) is not None:
             import_module(module).add_to(group)
+            if name not in _WITHOUT_SPARK:
+                parser = group.choices[name]
+                add_verbose(parser)
+                parser.set_defaults(run=plainly(parser.get_default("run")))
         else:
             _add_later(group, name, help)
 

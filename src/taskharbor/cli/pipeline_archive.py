@@ -192,7 +192,7 @@ def _show_archive(report: ArchiveReport, *, as_json: bool) -> None:
     show(
         f"{gone} that ended before {report.before}, {report.rows:,} rows of history: the lake has them all",
         Table(("ended as", "jobs"), statuses),
-        Table(("day", "in the store", "in the lake", "checksum", ""), days),
+        Table(("day", "in the store", "in the lake", "compared", "checksum"), days),
     )
     if report.left:
         print(f"{report.left:,} jobs stayed: they were not over any more when their turn came")
@@ -206,12 +206,15 @@ def _show_restore(report: RestoreReport, *, as_json: bool) -> int:
     if as_json:
         print_json(report.data())
     else:
-        headings = ("in the lake", "would come back" if report.dry_run else "restored", "there already", "rows")
+        rows = "rows that would come" if report.dry_run else "rows"
+        headings = ("in the lake", "would come back" if report.dry_run else "restored", "there already", rows)
         counts = (report.selected, report.restored, report.known, report.rows)
         show(
             Table(headings, [[f"{count:,}" for count in counts]]),
             Table(("ended as", "jobs"), [(name, f"{count:,}") for name, count in sorted(report.by_status.items())]),
         )
+        if report.earlier:
+            print(f"{report.earlier:,} jobs stay in the lake: their ids were used again since, and name other jobs now")
     for id in report.missing:
         print(f"taskharbor: the lake has no finished job {cleaned(id)}", file=sys.stderr)
     return 1 if report.missing else 0

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
 from importlib.util import find_spec
 from typing import Final
 
@@ -35,3 +39,37 @@ def need_spark() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise MissingExtra(f"the pipeline needs {' and '.join(missing)}: pip install 'taskharbor[spark]'")
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show on standard error what Spark says of itself, in full"
+    )
+
+
+def plainly(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """The verb, whose errors are one sentence each, whatever Spark makes of them. The rest goes to a file that the
+    message names, or with --verbose to standard error."""
+
+    @wraps(run)
+    def told_plainly(arguments: argparse.Namespace) -> int:
+        from taskharbor.pipeline import spark_log
+
+        root = logging.getLogger()
+        root.addFilter(_not_of_py4j)
+        with nullcontext() if getattr(arguments, "verbose", False) else spark_log.into_a_file():
+            try:
+                return run(arguments)
+            except Exception as error:
+                if spark_log.is_of_spark(error):
+                    raise spark_log.failed(error) from error
+                raise
+            finally:
+                root.removeFilter(_not_of_py4j)
+
+    return told_plainly
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4j logs the trace of each interrupt, and of each call to a Java that has gone, in nobody's name."""
+    return "py4j" not in record.pathname

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
+import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.pipeline_options import add_master, need_spark
@@ -68,9 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.pipeline.triage import triage
 
     lake = _lake(arguments)
-    _say("starting Spark")
-    found = triage(url, selection=selection, lake=lake, spark=session(arguments.master))
-    _clear()
+    with _Stages() as stages:
+        stages.say("starting Spark")
+        spark = session(arguments.master)
+        found = triage(url, selection=selection, lake=lake, spark=spark, progress=stages.say)
     _show(found, as_json=arguments.json)
     return 0
 
@@ -80,17 +83,17 @@ def _redrive(arguments: argparse.Namespace, url: str, selection: Selection) -> i
     from taskharbor.pipeline import session
     from taskharbor.pipeline.triage_redrive import redrive_cluster
 
-    _say("starting Spark")
-    spark = session(arguments.master)
     bars: list[ProgressBar] = []
 
     def moved(count: int, total: int) -> None:
         if not bars:
-            _clear()
+            stages.end()
             bars.append(ProgressBar("redriven", total))
         bars[0].advance(count)
 
-    try:
+    with _Stages() as stages:
+        stages.say("starting Spark")
+        spark = session(arguments.master)
         report = redrive_cluster(
             url,
             arguments.redrive,
@@ -101,9 +104,8 @@ def _redrive(arguments: argparse.Namespace, url: str, selection: Selection) -> i
             dry_run=arguments.dry_run,
             spark=spark,
             on_moved=moved,
+            progress=stages.say,
         )
-    finally:
-        _clear()
     _show_redriven(report, as_json=arguments.json)
     return 0
 
@@ -131,16 +133,42 @@ def _lake(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _say(stage: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{stage}\x1b[K")
-        sys.stderr.flush()
+class _Stages:
+    """What is being done, on standard error: on a terminal with the seconds that it takes, else a line for each."""
 
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._stage = ""
+        self._began = 0.0
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._tick, name="taskharbor-progress", daemon=True)
 
-def _clear() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+    def say(self, stage: str) -> None:
+        if stage == self._stage:
+            return
+        self._stage, self._began = stage, time.monotonic()
+        if not self._shown:
+            print(stage, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        self._over.set()
+        if self._shown and self._clock.is_alive():
+            self._clock.join()
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def _tick(self) -> None:
+        while not self._over.wait(0.5):
+            sys.stderr.write(f"\r{self._stage}, {time.monotonic() - self._began:.0f} s\x1b[K")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            self._clock.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.end()
 
 
 def _show(found: Triage, *, as_json: bool) -> None:
@@ -167,10 +195,13 @@ def _show(found: Triage, *, as_json: bool) -> None:
     ]
     headings = ("cluster", "jobs", "types", "queues", "tenants", "first died", "last died", "error")
     jobs, clusters = _many(found.dead, "dead job"), _many(found.clusters_in_all, "cluster")
-    parts: list[Any] = [f"{jobs} in {clusters}", Table(headings, rows)]
+    told = f"{jobs} in {clusters}"
+    if len(found.clusters) < found.clusters_in_all:
+        told += f"; these are the {len(found.clusters):,} largest, with {sum(each.size for each in found.clusters):,}"
+    parts: list[Any] = [told, Table(headings, rows)]
     known = [_in_lake(each) for each in found.clusters if each.in_lake]
     if known:
-        parts.append(Table(("cluster", "in the lake since", "attempts burned", "jobs killed", "hours lost"), known))
+        parts.append(Table(("cluster", "in the lake since", "attempts burned", "deaths", "hours lost"), known))
     first = found.clusters[0]
     parts.append(
         f"Look at one: taskharbor dlq show {first.jobs[0]}\n"
@@ -208,9 +239,10 @@ def _show_redriven(report: Redriven, *, as_json: bool) -> None:
     if as_json:
         print_json(report.data())
         return
-    chosen = f"{_many(report.chosen, 'job')} of cluster {report.cluster}"
+    all_of_it = f"{_many(report.size, 'job')} of cluster {report.cluster}"
     if report.dry_run:
-        print(f"{chosen} would be redriven, such as {report.sample[0]}")
+        print(f"{report.chosen:,} of {all_of_it} would be redriven, such as {report.sample[0]}")
         return
-    gone = f", {report.gone:,} were not in the DLQ any more" if report.gone else ""
-    print(f"redriven: {report.redriven:,} of {chosen}{gone}")
+    gone = f"; {report.gone:,} were not in the DLQ any more" if report.gone else ""
+    left = f"; {report.size - report.chosen:,} left for later" if report.size > report.chosen else ""
+    print(f"redriven: {report.redriven:,} of {all_of_it}{gone}{left}")

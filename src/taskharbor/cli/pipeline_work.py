@@ -49,6 +49,13 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument(
         "--lease", type=positive_duration, metavar="TIME", help="how long a silent worker keeps its jobs (default: 30s)"
     )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="what executors log, each line with job and worker (default: warning)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="(default: text)")
     parser.set_defaults(run=run)
 
 
@@ -77,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
             master=arguments.master,
             tasks=arguments.tasks,
             py_files=[name for name in (arguments.py_files or "").split(",") if name],
+            log_level=arguments.log_level,
+            log_format=arguments.log_format,
             progress=bar.show,
             say=bar.say,
             **settings,

@@ -1,4 +1,4 @@
-"""`taskharbor queues`: what waits where, and the tap of each queue."""
+"""`taskharbor queues`: what waits where, and the tap of each queue. What governs them is in `queue_rules`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
+from taskharbor.cli import queue_rules
 from taskharbor.cli.options import Verbs, add_group, add_named_verb, add_verb, nearest
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Driver
 
 _DESCRIPTION: Final = """\
-See what waits where, and close or open the tap of a queue.
+See what waits where, close or open the tap of a queue, limit what runs, and let tenants share.
 
 examples:
   taskharbor queues list
   taskharbor queues pause mail
+  taskharbor queues limit reports --concurrency 4
+  taskharbor queues fair mail --weight acme=3
 """
 _LIST: Final = """\
-List the queues with their jobs by state.
+List the queues with their jobs by state, their limits and shares, and the limits of types and tenants.
 
 examples:
   taskharbor queues list
@@ -40,7 +43,7 @@ examples:
 
 
 def add_to(verbs: Verbs) -> None:
-    group = add_group(verbs, "queues", help="what waits where; pause and resume", description=_DESCRIPTION)
+    group = add_group(verbs, "queues", help="what waits where; pause, limit, share", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list the queues with their jobs by state", description=_LIST)
     parser.set_defaults(run=run_list)
     add_named_verb(
@@ -57,28 +60,55 @@ def add_to(verbs: Verbs) -> None:
         description=_RESUME,
         run=lambda arguments: run_tap(arguments, paused=False),
     )
+    queue_rules.add_to(group)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import Table, print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.core.model import QueueSettings
 
     with opened(arguments) as driver:
         counts = driver.counts()
-        paused = {queue.name: queue.paused for queue in driver.queues()}
-    names = sorted(counts.queues.keys() | paused.keys())
+        settings = {queue.name: queue for queue in driver.queues()}
+        limits = driver.get_limits()
+    limited = {limit.name for limit in limits if limit.scope == "queue"}
+    names = sorted(counts.queues.keys() | settings.keys() | limited)
     empty = dict.fromkeys(counts, 0)
+    others = [limit for limit in limits if limit.scope != "queue"]
+    plain = QueueSettings("")
     if arguments.json:
         queues = [
-            {"name": name, "paused": paused.get(name, False), "counts": counts.queues.get(name, empty)}
+            {
+                "name": name,
+                "paused": settings.get(name, plain).paused,
+                "fair": settings.get(name, plain).fair,
+                "weights": dict(settings.get(name, plain).weights),
+                "limits": [queue_rules.limit_record(limit) for limit in queue_rules.of_queue(limits, name)],
+                "counts": counts.queues.get(name, empty),
+            }
             for name in names
         ]
-        print_json({"queues": queues})
+        print_json({"queues": queues, "limits": [queue_rules.limit_record(limit) for limit in others]})
         return 0
     rows = [
-        (name, "paused" if paused.get(name) else "open", *counts.queues.get(name, empty).values()) for name in names
+        (
+            name,
+            "paused" if settings.get(name, plain).paused else "open",
+            *counts.queues.get(name, empty).values(),
+            queue_rules.rules_text(settings.get(name, plain), queue_rules.of_queue(limits, name)),
+        )
+        for name in names
     ]
-    show(Table(("queue", "tap", *empty), rows, empty="no queues yet: one comes with its first job"))
+    show(Table(("queue", "tap", *empty, "rules"), rows, empty="no queues yet: one comes with its first job"))
+    if others:
+        show(
+            Table(
+                ("limit for", "name", "rules"),
+                [(limit.scope, limit.name, queue_rules.limit_text(limit)) for limit in others],
+                empty="",
+            )
+        )
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from taskharbor.cli.options import environment_name, every_parser, is_typed_only, options_of, subparsers_of
 
 MARK: Final = "<!-- From here on written by `python -m taskharbor.cli.reference docs/cli.md` -->\n"
-SHARED: Final = ("url", "app", "json")
+SHARED: Final = ("url", "app", "json", "encryption_keys")
 
 
 def reference(root: argparse.ArgumentParser) -> str:

@@ -15,6 +15,7 @@ from taskharbor.core.model import DEFAULT_TENANT, NewJob
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
+    from taskharbor.app.encryption import Keyring
     from taskharbor.app.options import EnqueueOptions
 
 _FIELDS: Final = (
@@ -35,7 +36,8 @@ _FIELDS: Final = (
 class Template:
     """What the jobs of one command have in common."""
 
-    def __init__(self, arguments: argparse.Namespace, harbor: Harbor | None) -> None:
+    def __init__(self, arguments: argparse.Namespace, harbor: Harbor | None, ring: Keyring | None = None) -> None:
+        self._ring = ring
         self._given: dict[str, Any] = {
             name: getattr(arguments, name) for name in _FIELDS if getattr(arguments, name) is not None
         }
@@ -47,7 +49,7 @@ class Template:
 
     def job(self, text: str | bytes, now: datetime) -> NewJob:
         """A job with this payload, as JSON text."""
-        return self._build(_object(text, "the payload"), self._given, now)
+        return self._sealed(_object(text, "the payload"), self._given, now)
 
     def enveloped(self, text: str | bytes, now: datetime) -> NewJob:
         """A job from a line that may also say where it goes. What the line says wins over the flags."""
@@ -63,7 +65,11 @@ class Template:
             common = {name: value for name, value in common.items() if name not in ("delay", "run_at")}
         if {"delay", "run_at"} <= own.keys():
             raise InvalidInput("delay and run_at both say when: give one of them")
-        return self._build(payload, {**common, **own}, now)
+        return self._sealed(payload, {**common, **own}, now)
+
+    def _sealed(self, payload: dict[str, Any], given: Mapping[str, Any], now: datetime) -> NewJob:
+        job = self._build(payload, given, now)
+        return job if self._ring is None else self._ring.seal_job(job)
 
     def _build(self, payload: dict[str, Any], given: Mapping[str, Any], now: datetime) -> NewJob:
         options = {name: value for name, value in given.items() if name not in ("type", "delay")}

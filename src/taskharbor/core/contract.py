@@ -1,4 +1,4 @@
-"""The driver contract: what every store promises. Four narrow protocols and their union.
+"""The driver contract: what every store promises. Five narrow protocols and their union.
 
 Drivers store, fence and move state; callers decide. Every call takes `now`, so that tests and workers agree on
 the time; None means the store's own clock. Drivers are synchronous and safe to use from many threads.
@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
+from taskharbor.core.governing import Governing
 from taskharbor.core.model import (
     Attempt,
     Enqueued,
@@ -29,6 +30,7 @@ from taskharbor.core.model import (
     Settlement,
     Status,
 )
+from taskharbor.core.workflow import NewWorkflow, Step, StepCounts, StepResult, Workflow
 
 Duration = timedelta | float
 """A timedelta, or a number of seconds."""
@@ -250,9 +252,12 @@ class Fleet(Protocol):
         expire jobs past their time. Call again while it finds something."""
         ...
 
-    def prune(self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None) -> int:
+    def prune(
+        self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None, upto: str | None = None
+    ) -> int:
         """Forget at most `limit` jobs that ended before `before`, oldest first, each with its attempts and its
-        idempotency key. Jobs in the DLQ stay. With `ids`, no others than these. Returns how many went."""
+        idempotency key. Jobs in the DLQ stay. With `ids`, no others than these. With `upto`, a cursor of `history`,
+        none with a row behind it: a reader that has come as far loses nothing. Returns how many went."""
         ...
 
 
@@ -300,5 +305,61 @@ class Scheduling(Protocol):
 
 
 @runtime_checkable
-class Driver(Queueing, Inspection, Fleet, Scheduling, Protocol):
+class Workflows(Protocol):
+    """Jobs that wait for other jobs. A step is a job like any other; a workflow is the rows beside it."""
+
+    def start_workflow(self, flow: NewWorkflow, *, now: datetime | None = None) -> str:
+        """Store a workflow with all its steps, and let those go that wait for nothing; returns its id. If the caller
+        dies meanwhile, it starts as a whole or not at all. A cycle, an unknown step or a bad job is refused before
+        anything is written."""
+        ...
+
+    def advance(self, ids: Sequence[str], *, now: datetime | None = None) -> None:
+        """Move the workflows on whose steps these jobs are, as far as the jobs have come: what no step before it holds
+        back any more is ready. Called by the driver itself after every settle; calling it again changes nothing."""
+        ...
+
+    def mend_workflows(self, *, now: datetime | None = None) -> int:
+        """One bounded pass over workflows that nobody has moved on though their steps have ended; how many steps and
+        workflows it found. Part of `recover`."""
+        ...
+
+    def get_workflow(self, id: str) -> Workflow:
+        """The workflow; WorkflowNotFound if there is none."""
+        ...
+
+    def list_workflows(self, cursor: str | None = None, limit: int = 100) -> Sequence[Workflow]:
+        """Newest id first; `cursor` is the id of the last one seen."""
+        ...
+
+    def workflow_steps(self, id: str, after: int | None = None, limit: int = 1000) -> Sequence[Step]:
+        """The steps in order of their numbers, behind the number `after`."""
+        ...
+
+    def workflow_counts(self, id: str) -> Sequence[StepCounts]:
+        """How many steps of each part stand where."""
+        ...
+
+    def workflow_edges(self, id: str, limit: int = 10_000) -> Sequence[tuple[int, int]]:
+        """Which step (the second number) waits for which (the first), at most `limit` of them."""
+        ...
+
+    def step_results(
+        self, id: str, part: str | None = None, after: int | None = None, limit: int = 1000
+    ) -> Sequence[StepResult]:
+        """What steps have given as results, in order of their numbers, of one part or of all."""
+        ...
+
+    def cancel_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
+        """Nothing of it begins any more, and what runs is asked to stop. One that is done stays so."""
+        ...
+
+    def redrive_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
+        """A workflow that has failed goes on: its dead steps come back from the DLQ, and what was held back with them
+        goes its way."""
+        ...
+
+
+@runtime_checkable
+class Driver(Queueing, Inspection, Fleet, Scheduling, Governing, Workflows, Protocol):
     """Everything a store does."""

@@ -93,6 +93,25 @@ class ScheduleNotFound(TaskHarborError):
     """No schedule with that name."""
 
 
+class WorkflowNotFound(TaskHarborError):
+    """No workflow with that id."""
+
+
+# --- Encryption --------------------------------------------------------------------------------------------
+
+
+class EncryptionError(TaskHarborError):
+    """What is stored is encrypted and cannot be read here. It is as it was."""
+
+
+class EncryptionKeyMissing(EncryptionError):
+    """This process lacks the key. A process that has it can read it: a worker puts such a job back."""
+
+
+class DecryptionFailed(EncryptionError):
+    """The key is there and the bytes do not open: they were changed, damaged, or belong to another job or tenant."""
+
+
 # --- The store ---------------------------------------------------------------------------------------------
 
 
@@ -111,6 +130,14 @@ class StoreUnavailable(StoreError):
 class StoreRefused(StoreUnavailable):
     """The login, the name of the database or the path is wrong, or this machine lacks what the store needs. Trying
     again does not help: correct it."""
+
+
+class StoreMoved(StoreUnavailable):
+    """Everything in this store is on its way to another one, or is there already. The message says where."""
+
+
+class MoveFailed(StoreError):
+    """A move of a whole store did not come to its end. The message says what stands in its way."""
 
 
 class StoreReadOnly(StoreError):

@@ -12,10 +12,12 @@ from typing import Final, NamedTuple
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.clock import checked
+from taskharbor.core.envelope import payload_hash
 from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput, InvalidPayload
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob
+from taskharbor.core.unique import Duplicates, checked_duplicates
 
 LONGEST_SCOPE: Final = 128
 
@@ -42,7 +44,7 @@ class Admitted(NamedTuple):
     payload_hash: str | None
     """Only with a key: what a later job with that key is compared to."""
     key_expires_at: datetime | None
-    raise_duplicate: bool
+    duplicates: Duplicates
 
 
 class Batch(NamedTuple):
@@ -76,8 +78,7 @@ def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
             assert admitted.dedupe_scope is not None
             first = by_key.setdefault((admitted.dedupe_scope, admitted.idempotency_key), admitted)
             if first is not admitted:
-                check_duplicate(admitted, first.id, first.payload_hash)
-                answers.append(Enqueued(first.id, existed=True))
+                answers.append(_again(admitted, first, fresh, by_key))
                 continue
         fresh.append(admitted)
         answers.append(Enqueued(admitted.id))
@@ -85,15 +86,25 @@ def admit(jobs: Iterable[NewJob], now: datetime, limits: Limits) -> Batch:
     return Batch(fresh, answers, chosen)
 
 
+def _again(job: Admitted, first: Admitted, fresh: list[Admitted], by_key: dict[tuple[str, str], Admitted]) -> Enqueued:
+    """The answer to a job whose key an earlier one of the same batch has."""
+    check_duplicate(job, first.id, first.payload_hash)
+    if job.duplicates.replaces:
+        assert job.dedupe_scope is not None and job.idempotency_key is not None
+        instead = job._replace(id=first.id)
+        fresh[fresh.index(first)] = by_key[job.dedupe_scope, job.idempotency_key] = instead
+    return Enqueued(first.id, existed=True)
+
+
 def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) -> None:
     """The key of `job` is taken by `existing_id`: fine, unless the payload differs or duplicates are errors."""
-    if job.payload_hash != existing_hash:
+    if job.duplicates.while_in is None and job.payload_hash != existing_hash:
         raise IdempotencyConflict(
             f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id} with a different "
             "payload: use another key, or send the same payload",
             existing_id=existing_id,
         )
-    if job.raise_duplicate:
+    if job.duplicates.raises:
         raise DuplicateJob(
             f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id}: use another key for "
             'another job, or leave out on_duplicate="raise" to be given the id of that one',
@@ -127,6 +138,7 @@ def plain_shape(job: NewJob, limits: Limits) -> Shape | None:
         or job.expires_at is not None
         or job.meta
         or job.on_duplicate != "return"
+        or job.while_in is not None
         or not isinstance(payload, bytes)
         or len(payload) > limits.max_payload_bytes
     ):
@@ -159,9 +171,8 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
     expires_at = None if job.expires_at is None else checked(job.expires_at, "expires_at")
     if expires_at is not None and expires_at <= now:
         raise AlreadyExpired(f"expires_at {expires_at.isoformat()} is not after now {now.isoformat()}")
-    if job.on_duplicate not in ("return", "raise"):
-        raise InvalidInput(f"on_duplicate must be 'return' or 'raise', got {job.on_duplicate!r}")
     key = job.idempotency_key
+    duplicates = checked_duplicates(job.on_duplicate, job.while_in, key)
     key_expires_at = None
     if key is not None:
         bounds.check_name(key, "idempotency_key", bounds.MAX_KEY)
@@ -183,9 +194,9 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         now,
         key,
         None if key is None else dedupe_scope(tenant_id, queue, type_, _unique(job.unique)),
-        None if key is None else sha256(payload).hexdigest(),
+        None if key is None else payload_hash(payload),
         key_expires_at,
-        job.on_duplicate == "raise",
+        duplicates,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
@@ -16,6 +16,8 @@ from taskharbor.core.errors import InvalidInput
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_TENANT: Final = "default"
 DEFAULT_LEASE: Final = timedelta(seconds=30)
+HELD: Final = datetime(9999, 1, 1, tzinfo=UTC)
+"""The `due_at` of a ready job that waits for something else than time: no claim ever walks over it."""
 
 
 class Status(StrEnum):
@@ -79,12 +81,15 @@ class _NewJob(NamedTuple):
     unique: tuple[str, ...]
     key_ttl: timedelta | float | None
     on_duplicate: str
+    while_in: tuple[str, ...] | None
 
 
 class NewJob(_NewJob):
     """A job as the caller describes it. `intake.admit` checks it and fills in the rest.
 
-    `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`.
+    `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`. With `while_in`, a key is
+    taken only while its holder stands in one of these states, and payloads need not be equal; with `on_duplicate` of
+    "replace", a holder that has not begun becomes what the new job is.
     `timeout` and `key_ttl` are a timedelta or seconds. `key` and `max_retries` are other names for
     `idempotency_key` and `max_attempts`; `max_attempts` of None or 0 is the default of the driver's limits.
     """
@@ -108,6 +113,7 @@ class NewJob(_NewJob):
         unique: tuple[str, ...] = ("tenant", "type"),
         key_ttl: timedelta | float | None = None,
         on_duplicate: str = "return",
+        while_in: tuple[str, ...] | None = None,
         key: str | None = None,
         max_retries: int | None = None,
     ) -> Self:
@@ -123,7 +129,7 @@ class NewJob(_NewJob):
             cls,
             (
                 type, payload, queue, tenant_id, id, meta, priority, run_at, expires_at, timeout, max_attempts,
-                idempotency_key, unique, key_ttl, on_duplicate,
+                idempotency_key, unique, key_ttl, on_duplicate, while_in,
             ),
         )  # fmt: skip
 
@@ -341,6 +347,9 @@ class QueueSettings:
 
     name: str
     paused: bool = False
+    fair: bool = False
+    """Whether tenants share the queue, each by its weight; a tenant without one has the weight 1."""
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class Overlap(StrEnum):

@@ -68,6 +68,8 @@ class Failed:
 @dataclass(frozen=True, slots=True)
 class Snoozed:
     delay: timedelta
+    reason: str = ""
+    """For the log, where it is no word of the handler's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from taskharbor.core.model import (
     JobFilter,
     Lease,
     NewJob,
-    QueueSettings,
     RetryUpdate,
     Settlement,
     Status,
@@ -45,6 +44,9 @@ from taskharbor.drivers.checks import (
     list_position,
     with_cursor,
 )
+from taskharbor.drivers.flows import FlowCalls
+from taskharbor.drivers.governed import GoverningCalls
+from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.promises import with_promises
 from taskharbor.drivers.scheduling import SchedulingCalls
@@ -54,13 +56,14 @@ Names = list[str]
 
 
 @with_promises
-class BaseDriver(SchedulingCalls):
+class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
     """The public contract over a few private operations."""
 
     writes_in_parallel = False
     """Whether several writers are quicker than one: a worker then keeps two batches on their way."""
 
     def __init__(self, *, limits: Limits | None = None) -> None:
+        super().__init__()
         self.limits = limits or Limits()
         self._clock = StoreClock(self._measure_clock)
         self._closed = False
@@ -70,16 +73,18 @@ class BaseDriver(SchedulingCalls):
     # --- Queueing ----------------------------------------------------------------------------------------
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
-        batch = admit(jobs, self._moment(now), self.limits)
+        batch = self._let_in(admit(jobs, self._moment(now), self.limits))
         if not batch.fresh:
             return batch.answers
         if connection is not None:
             return self._enqueue_with(connection, batch)
-        return self._enqueue(batch)
+        answers = self._enqueue(batch)
+        self._tag(batch)
+        return answers
 
     async def aenqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any) -> Answers:
         """`enqueue` inside the transaction of an asynchronous connection."""
-        batch = admit(jobs, self._moment(now), self.limits)
+        batch = self._let_in(admit(jobs, self._moment(now), self.limits))
         if not batch.fresh:
             return batch.answers
         return await self._aenqueue_with(connection, batch)
@@ -123,9 +128,20 @@ class BaseDriver(SchedulingCalls):
         check_words(words, "an id or a token")
         if len(checked_settlements) > bounds.MAX_BATCH:
             raise InvalidInput(f"one settle takes at most {bounds.MAX_BATCH:,} items: split the batch")
-        if not names or handled == ():
-            return self._settle(checked_settlements, moment) if checked_settlements else [], []
-        return self._settle_and_reserve(checked_settlements, names, moment, duration, limit, handled, owner)
+        rules = self._rules()
+        if not names or handled == () or rules.shut:
+            results = self._settle(checked_settlements, moment) if checked_settlements else []
+            self._strike(rules, checked_settlements)
+            self._advance_after(rules, checked_settlements, moment)
+            return results, []
+        if rules.govern(names):
+            ask = Ask(names, moment, duration, limit, handled, owner)
+            answer = self._settle_and_ask(rules, checked_settlements, ask)
+        else:
+            answer = self._settle_and_reserve(checked_settlements, names, moment, duration, limit, handled, owner)
+            self._strike(rules, checked_settlements)
+        self._advance_after(rules, checked_settlements, moment)
+        return answer
 
     def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:
         return self.settle_and_reserve(settlements, (), now=now)[0]
@@ -248,7 +264,9 @@ class BaseDriver(SchedulingCalls):
     def cancel(self, id: str, *, now: datetime | None = None) -> Status:
         moment = self._moment(now)
         check_words((id,), "id")
-        return self._cancel(id, moment)
+        status = self._cancel(id, moment)
+        self._advance_ids(self._rules(), [id], moment)
+        return status
 
     def redrive(
         self,
@@ -286,6 +304,8 @@ class BaseDriver(SchedulingCalls):
             if not seen:
                 break
             after = seen[-1]
+        if not clone:
+            self._advance_ids(self._rules(), moved, moment)
         return moved
 
     def purge(self, filter: JobFilter | None = None, *, limit: int | None = None) -> int:
@@ -303,18 +323,6 @@ class BaseDriver(SchedulingCalls):
             if gone < room:
                 break
         return removed
-
-    def pause(self, queue: str) -> None:
-        self._check_open()
-        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
-
-    def resume(self, queue: str) -> None:
-        self._check_open()
-        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
-
-    def queues(self) -> Sequence[QueueSettings]:
-        self._check_open()
-        return self._queues()
 
     # --- Fleet -------------------------------------------------------------------------------------------
 
@@ -353,16 +361,23 @@ class BaseDriver(SchedulingCalls):
         return self._leaders()
 
     def recover(self, now: datetime | None = None, *, dead_after: Duration = 30.0) -> Recovery:
-        return self._recover(self._moment(now), check_duration(dead_after, "dead_after"))
+        moment = self._moment(now)
+        recovery = self._recover(moment, check_duration(dead_after, "dead_after"))
+        self.mend_workflows(now=moment)
+        return recovery
 
-    def prune(self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None) -> int:
+    def prune(
+        self, before: datetime, *, limit: int = 10_000, ids: Sequence[str] | None = None, upto: str | None = None
+    ) -> int:
         self._check_open()
         check_count(limit, "limit", None)
+        check_cursor(upto)
         moment = checked(before, "before")
         if ids is None:
-            return self._prune(moment, limit)
+            self._prune_workflows(moment, limit)
+            return self._prune(moment, limit, upto)
         chosen = tuple(dict.fromkeys(check_filter(JobFilter(ids=ids)).ids or ()))
-        return self._prune_chosen(chosen, moment, limit) if chosen else 0
+        return self._prune_chosen(chosen, moment, limit, upto) if chosen else 0
 
     # --- Shared helpers ----------------------------------------------------------------------------------
 

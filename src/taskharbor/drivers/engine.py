@@ -7,10 +7,8 @@ overriding `_reading` and `_writing`.
 from __future__ import annotations
 
 import heapq
-from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -31,29 +29,23 @@ from taskharbor.core.model import (
     JobFilter,
     Lease,
     LeasedJob,
-    QueueSettings,
     Schedule,
     Settlement,
     Status,
 )
-from taskharbor.drivers.base import BaseDriver
+from taskharbor.core.unique import Verdict
+from taskharbor.drivers.desk import Before
+from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.operations import RedrivePlan
-from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers
+from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers, replaced_by
 from taskharbor.drivers.scheduling import advanced, no_schedule, put_over
+from taskharbor.drivers.settings import EngineSettings
 from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_jobs, forget_key
 
 
-class EngineDriver(BaseDriver):
+class EngineDriver(EngineSettings):
     """Every operation of the contract on a `State`."""
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[State]:
-        """The state, held still while it is read."""
-
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[State]:
-        """The state, held for one change that is kept as a whole or not at all."""
 
     # --- Queueing ----------------------------------------------------------------------------------------
 
@@ -74,7 +66,20 @@ class EngineDriver(BaseDriver):
                     record = KeyRecord(job.id, job.payload_hash, job.key_expires_at)
                     state.put("keys", (job.dedupe_scope, job.idempotency_key), record)
                 state.put("jobs", job.id, job_from_admitted(job))
-        return merge_answers(batch, {job_id: kept for job_id, kept in answers.items() if kept is not None})
+            existing = {job_id: kept for job_id, kept in answers.items() if kept is not None}
+            for job in batch.fresh:
+                if job.id in existing and job.duplicates.replaces:
+                    self._replace(state, job, existing[job.id])
+        return merge_answers(batch, existing)
+
+    @staticmethod
+    def _replace(state: State, job: Admitted, holder_id: str) -> None:
+        """A holder that has not begun becomes what `job` is."""
+        holder = state.find(holder_id)
+        if holder.status is Status.READY:
+            state.put("jobs", holder.id, replaced_by(holder, job))
+            record = KeyRecord(holder.id, job.payload_hash, job.key_expires_at)
+            state.put("keys", (job.dedupe_scope, job.idempotency_key), record)
 
     @staticmethod
     def _existing(state: State, job: Admitted) -> str | None:
@@ -84,6 +89,10 @@ class EngineDriver(BaseDriver):
         record = state.keys.get((job.dedupe_scope, job.idempotency_key))
         if record is None or (record.expires_at is not None and record.expires_at <= job.created_at):
             return None
+        if job.duplicates.while_in is not None:
+            holder = state.jobs.get(record.job_id) or state.finished.get(record.job_id)
+            if job.duplicates.verdict(holder.status if holder else None) is Verdict.INSERT:
+                return None
         check_duplicate(job, record.job_id, record.payload_hash)
         return record.job_id
 
@@ -97,16 +106,24 @@ class EngineDriver(BaseDriver):
         owner: str,
     ) -> Leased:
         with self._writing() as state:
-            self._take_back(state, queues, now)
-            self._expire(state, queues, now)
-            open_queues = [name for name in queues if name not in state.queues or not state.queues[name].paused]
-            chosen = claimable(state, open_queues, now, limit, types)
-            leased = []
-            for job, token in zip(chosen, new_tokens(len(chosen)), strict=True):
-                held = transitions.reserve(job, token=token, owner=owner, now=now, lease_for=lease_for)
-                state.put("jobs", held.id, held)
-                leased.append(LeasedJob(held, Lease(token, now + lease_for, owner, False)))
-            return leased
+            return self._lease(state, Ask(queues, now, lease_for, limit, types, owner), {})
+
+    def _lease(self, state: State, ask: Ask, before: Before) -> Leased:
+        queues, now, lease_for, limit, types, owner = ask
+        self._sweep(state, queues, now)
+        open_queues = [name for name in queues if name not in state.queues or not state.queues[name].paused]
+        chosen = claimable(state, open_queues, now, limit, types)
+        leased = []
+        for job, token in zip(chosen, new_tokens(len(chosen)), strict=True):
+            before[job.id] = job, state.tags.get(job.id)
+            held = transitions.reserve(job, token=token, owner=owner, now=now, lease_for=lease_for)
+            state.put("jobs", held.id, held)
+            leased.append(LeasedJob(held, Lease(token, now + lease_for, owner, False)))
+        return leased
+
+    def _sweep(self, state: State, queues: Sequence[str], now: datetime) -> None:
+        self._take_back(state, queues, now)
+        self._expire(state, queues, now)
 
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         freed = 0
@@ -254,14 +271,6 @@ class EngineDriver(BaseDriver):
                 forget_key(state, job)
             return len(jobs)
 
-    def _set_paused(self, queue: str, paused: bool) -> None:
-        with self._writing() as state:
-            state.put("queues", queue, QueueSettings(queue, paused))
-
-    def _queues(self) -> Sequence[QueueSettings]:
-        with self._reading() as state:
-            return [state.queues[name] for name in sorted(state.queues)]
-
     # --- Fleet -------------------------------------------------------------------------------------------
 
     def _heartbeat(self, worker: Worker, now: datetime) -> None:
@@ -315,19 +324,24 @@ class EngineDriver(BaseDriver):
             freed = self._take_back(state, names, now)
             return Recovery(len(silent), len(orphans) + freed, self._expire(state, names, now))
 
-    def _prune(self, before: datetime, limit: int) -> int:
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as state:
+            last = state.last_sequence if upto is None else self._sequence_of(state, upto)
             ended: dict[str, None] = {}
             for sequence, row in state.in_order().items():
+                if sequence > last:
+                    break
                 if state.sequences_of[row.job_id][-1] == sequence and state.ended_before(row.job_id, before):
                     ended[row.job_id] = None
                     if len(ended) == limit:
                         break
             return forget_jobs(state, ended)
 
-    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as state:
-            return forget_jobs(state, [id for id in ids if state.ended_before(id, before)][:limit])
+            last = state.last_sequence if upto is None else self._sequence_of(state, upto)
+            ended = [id for id in ids if state.ended_before(id, before) and state.sequences_of[id][-1] <= last]
+            return forget_jobs(state, ended[:limit])
 
     # --- Schedules ---------------------------------------------------------------------------------------
 

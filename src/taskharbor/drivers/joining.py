@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from taskharbor.core.contract import Answers
 from taskharbor.core.errors import InvalidInput, SchemaMissing, StoreUnavailable
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
+from taskharbor.core.model import Status
+from taskharbor.core.unique import Verdict
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
 Row = Sequence[Any]
 Params = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Query(NamedTuple):
@@ -59,10 +62,12 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
             for _ in range(TRIES):
                 if (yield Query("take_key", params)):
                     break
-                holder = yield Query("get_key", params)
+                holder = yield Query("get_key" if job.duplicates.while_in is None else "lock_key", params)
                 if holder:  # otherwise it was forgotten in between, and the key is free again
-                    check_duplicate(job, *holder[0])
-                    existing[job.id] = holder[0][0]
+                    verdict = yield from judge_holder(job, holder[0][0], params, job_params(job))
+                    if verdict is not Verdict.INSERT:
+                        check_duplicate(job, *holder[0])
+                        existing[job.id] = holder[0][0]
                     break
             else:
                 raise StoreUnavailable(f"idempotency key {job.idempotency_key!r} keeps changing hands: try again")
@@ -81,6 +86,23 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
     if guarded:
         yield Query(f"RELEASE SAVEPOINT {_SAVEPOINT}", raw=True)
     return merge_answers(batch, existing)
+
+
+def judge_holder(
+    job: Admitted, holder: str, key_params: Params, job_params: Params
+) -> Generator[Query, Sequence[Row], Verdict]:
+    """What becomes of a job whose key is held and locked; the key is moved, or the holder replaced, as it needs.
+    Needs `lock_holder` and `finished_status`, which return where a job stands, `move_key` and `replace_job`."""
+    if job.duplicates.while_in is None:
+        return Verdict.KEEP
+    found = (yield Query("lock_holder", {"id": holder})) or (yield Query("finished_status", {"id": holder}))
+    verdict = job.duplicates.verdict(Status(found[0][0]) if found else None)
+    if verdict is Verdict.INSERT:
+        yield Query("move_key", key_params)
+    elif verdict is Verdict.REPLACE and not job.duplicates.raises:
+        yield Query("replace_job", {**job_params, "holder": holder})
+        yield Query("move_key", {**key_params, "id": holder})
+    return verdict
 
 
 class StoreMark:
@@ -148,9 +170,9 @@ class Joiner:
         _refuse_closed(connection)
         if kind == "sqlalchemy":
             connection = self._sqlalchemy_connection(connection)
-            return _drive(steps, lambda query: self._run_sqlalchemy(connection, query))
+            return drive(steps, lambda query: self._run_sqlalchemy(connection, query))
         if kind in self._libraries and not _is_async(connection) and _makes_cursors(connection):
-            return _drive(steps, lambda query: self._run_dbapi(connection, query))
+            return drive(steps, lambda query: self._run_dbapi(connection, query))
         raise self._refusal(connection)
 
     async def arun(self, connection: Any, steps: Steps) -> Answers:
@@ -226,15 +248,16 @@ class Joiner:
         )
 
 
-def _drive(steps: Steps, run: Callable[[Query], Sequence[Row]]) -> Answers:
+def drive(steps: Generator[Query, Sequence[Row], T], run: Callable[[Query], Sequence[Row]]) -> T:
+    """Run the steps to their end with `run`, which answers each query with its rows."""
     rows: Sequence[Row] | None = None
     error: BaseException | None = None
     while True:
         try:
             query = steps.throw(error) if error is not None else steps.send(rows)  # type: ignore[arg-type]
         except StopIteration as done:
-            answers: Answers = done.value
-            return answers
+            result: T = done.value
+            return result
         rows, error = None, None
         try:
             rows = run(query)

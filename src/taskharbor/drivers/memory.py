@@ -21,7 +21,8 @@ class Bells:
     Used under the lock of the state only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._by_queue: dict[str, set[MemoryListener]] = {}
 
     def add(self, listener: MemoryListener) -> None:
@@ -36,7 +37,13 @@ class Bells:
                 self._by_queue.pop(queue, None)
 
     def on_change(self, table: str, key: Any, value: Any) -> None:
-        if self._by_queue and table == "jobs" and value is not None and value.status is Status.READY:
+        if not self._by_queue or self._state.restoring:
+            return
+        if table == "bench" and value is None:  # a limit has room for it again
+            value = self._state.jobs.get(key)
+        elif table != "jobs":
+            return
+        if value is not None and value.status is Status.READY:
             for listener in self._by_queue.get(value.queue, ()):
                 listener.wake()
 
@@ -47,7 +54,7 @@ class Shared:
     def __init__(self) -> None:
         self.state = State()
         self.lock = threading.RLock()
-        self.bells = Bells()
+        self.bells = Bells(self.state)
         self.state.on_change = self.bells.on_change
 
 

@@ -7,10 +7,10 @@ All of them receive checked values only: times in UTC, durations as timedeltas, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import utc_now
@@ -18,8 +18,12 @@ from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settle
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
+from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.listening import PollingListener
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,11 @@ class StoreOperations(ABC):
     def _recover(self, now: datetime, dead_after: timedelta) -> Recovery: ...
 
     @abstractmethod
-    def _prune(self, before: datetime, limit: int) -> int: ...
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
+        """None of which any row lies behind `upto`, a cursor, if it is given."""
 
     @abstractmethod
-    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
         """The same, but none beside these; each id is there once."""
 
     @abstractmethod
@@ -185,6 +190,36 @@ class StoreOperations(ABC):
         """Two calls; a driver that can do it in one round trip overrides this."""
         results = self._settle(settlements, now) if settlements else []
         return results, self._reserve(queues, now, lease_for, limit, types, owner)
+
+    # A store that keeps no limits has none of these; then nothing is governed, and setting a limit is refused.
+
+    def _read_rules(self) -> Rules:
+        """Every limit, every queue with settings, and whether any job is on a bench. Cheap: asked twice a second."""
+        return Rules()
+
+    def _at_desk(self, work: Callable[[Desk], T]) -> T:
+        """Do the work in one transaction of this store. It may be done again from the start, after a rollback."""
+        raise self._keeps_no_limits()
+
+    def _may_count(self, ids: Sequence[str]) -> bool:
+        """Whether any of these jobs may have a note that it counts for a limit. Asked after every settle where there
+        are limits, so that those whom none concerns need no desk."""
+        return True
+
+    def _set_limit(self, limit: Limit, now: datetime) -> None:
+        """Keep it in place of the one with its key; buckets of that key with a bench are looked at from `now`."""
+        raise self._keeps_no_limits()
+
+    def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
+        """Whether there was one; its buckets with a bench are looked at from `now`."""
+        raise self._keeps_no_limits()
+
+    def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
+        """Whether the queue is paused stays as it is."""
+        raise self._keeps_no_limits()
+
+    def _keeps_no_limits(self) -> InvalidInput:
+        return InvalidInput(f"{type(self).__name__} keeps no limits and no fair shares: use a store that does")
 
     def _enqueue_with(self, connection: Any, batch: Batch) -> Answers:
         raise InvalidInput(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 from taskharbor.core.intake import Admitted, Batch
@@ -49,6 +50,15 @@ def job_from_admitted(row: Admitted) -> Job:
         started_at=None,
         completed_at=None,
     )
+
+
+def replaced_by(holder: Job, row: Admitted) -> Job:
+    """A job that has not begun, once it has become what another one is. It keeps its id and its making."""
+    new = job_from_admitted(row)
+    return new._replace(
+        id=holder.id, deliveries=holder.deliveries, forgiven=holder.forgiven, attempts=holder.attempts,
+        last_error=holder.last_error, failed_at=holder.failed_at, created_at=holder.created_at,
+    )  # fmt: skip
 
 
 def merge_answers(batch: Batch, existing: Mapping[str, str]) -> list[Enqueued]:
@@ -119,6 +129,33 @@ def job_params(job: Job) -> dict[str, Any]:
         "dlq_code": job.dlq_code,
         "dlq_failed_at": job.dlq_failed_at,
         "updated_at": job.updated_at,
+    }
+
+
+def payload_hash(job: Job) -> str:
+    return sha256(job.payload).hexdigest()
+
+
+def live_params(job: Job) -> dict[str, Any]:
+    """Every column of a live job, by name."""
+    return {
+        **job_params(job),
+        "type": job.type,
+        "queue": job.queue,
+        "tenant_id": job.tenant_id,
+        "payload": job.payload,
+        "meta": meta_to_text(job.meta),
+        "priority": job.priority,
+        "expires_at": job.expires_at,
+        "timeout_nanos": timeout_to_nanos(job.timeout),
+        "max_attempts": job.max_attempts,
+        "deliveries": job.deliveries,
+        "created_at": job.created_at,
+        "idempotency_key": job.idempotency_key,
+        "dedupe_scope": job.dedupe_scope,
+        "payload_hash": payload_hash(job),
+        "key_expires_at": None,
+        "due_was": None,
     }
 
 

@@ -15,7 +15,9 @@ from taskharbor.core.errors import JobNotFound
 from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.ids import new_id
 from taskharbor.core.model import HistoryRow, Job, JobFilter, QueueSettings, Schedule, Status
+from taskharbor.drivers.lines import Lines
 from taskharbor.drivers.rows import matches
+from taskharbor.drivers.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,12 @@ class KeyRecord:
     expires_at: datetime | None
 
 
-class State:
+class State(Lines, Threads):
     """The tables. Every change goes through `put` or `drop`, so that a subclass of the driver can journal it."""
 
     def __init__(self) -> None:
+        Lines.__init__(self)
+        Threads.__init__(self)
         self.store_id = new_id()
         self.jobs: dict[str, Job] = {}
         self.finished: dict[str, Job] = {}
@@ -40,10 +44,13 @@ class State:
         self.leaders: dict[str, Leadership] = {}
         self.queues: dict[str, QueueSettings] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.notes: dict[str, str] = {}
+        """What moves of the whole store remember."""
         self.last_sequence = 0
         self.on_change: Callable[[str, Any, Any], None] | None = None
+        self.restoring = False
+        """While a job is put back to what it was: then it is no news."""
         # Derived. Heap entries may be stale; whoever pops one checks it against the job.
-        self.ready: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
         self.leases: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         self.expiries: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         self.sequences_of: dict[str, list[int]] = defaultdict(list)
@@ -60,12 +67,30 @@ class State:
             else:
                 self.sequences_of[value.job_id].append(key)
                 self.last_sequence = key
+        elif table == "steps":
+            self.step_was_put(key, value)
+        else:
+            self._was_put(table, key, value)
         if self.on_change is not None:
             self.on_change(table, key, value)
 
+    def restore(self, job: Job) -> None:
+        """Put the job back as it was before it was leased in the same change."""
+        self.restoring = True
+        try:
+            self.put("jobs", job.id, job)
+        finally:
+            self.restoring = False
+
     def drop(self, table: str, key: Any) -> None:
         gone = getattr(self, table).pop(key)
-        if table == "history":
+        if table == "jobs":
+            self.no_longer_ready(key)
+        elif table == "steps":
+            self.step_was_dropped(key, gone)
+        elif table != "history":
+            self._was_dropped(table, key)
+        else:
             sequences = self.sequences_of[gone.job_id]
             sequences.remove(key)
             if not sequences:
@@ -112,10 +137,13 @@ class State:
 
     def _index(self, job: Job) -> None:
         if job.status is Status.READY:
-            heapq.heappush(self.ready[job.queue][job.priority], (job.due_at, job.id))
+            self.line_up(job)
             if job.expires_at is not None:
                 heapq.heappush(self.expiries[job.queue], (job.expires_at, job.id))
-        elif job.status is Status.INFLIGHT and job.lease_expires_at is not None:
+            return
+        if self.tags or self.bench:
+            self.no_longer_ready(job.id)
+        if job.status is Status.INFLIGHT and job.lease_expires_at is not None:
             heapq.heappush(self.leases[job.queue], (job.lease_expires_at, job.id))
 
 
@@ -127,24 +155,22 @@ def claimable(
     passed_over: list[Job] = []
 
     def due(queue: str) -> Iterator[Job]:
-        levels = state.ready[queue]
+        levels = {**state.ready[queue], **state.tagged[queue]} if queue in state.tagged else state.ready[queue]
         for priority in sorted(levels, reverse=True):
-            heap = levels[priority]
-            while heap and heap[0][0] <= now:
-                due_at, job_id = heapq.heappop(heap)
-                job = state.jobs.get(job_id)
-                if job is None or job.status is not Status.READY or job.due_at != due_at:
+            for line in (state.tagged, state.ready):
+                if queue not in line:
                     continue
-                # The sweep before this is bounded, so it may have left some expired jobs for the next one.
-                expired = job.expires_at is not None and job.expires_at <= now
-                if not expired and (wanted is None or job.type in wanted):
-                    yield job
-                else:
-                    passed_over.append(job)
+                for job in state.in_line(line[queue][priority], now):
+                    # The sweep before this is bounded, so it may have left some expired jobs for the next one.
+                    expired = job.expires_at is not None and job.expires_at <= now
+                    if not expired and (wanted is None or job.type in wanted):
+                        yield job
+                    else:
+                        passed_over.append(job)
 
     # Each stream is in order, so the next job overall is the least of their heads.
     streams = [due(queue) for queue in queues]
-    heads = [(_rank(job), number, job) for number, stream in enumerate(streams) if (job := next(stream, None))]
+    heads = [(_rank(state, job), number, job) for number, stream in enumerate(streams) if (job := next(stream, None))]
     heapq.heapify(heads)
     chosen: dict[str, Job] = {}
     while heads and len(chosen) < limit:
@@ -152,14 +178,14 @@ def claimable(
         chosen[job.id] = job
         following = next(streams[number], None)
         if following is not None:
-            heapq.heappush(heads, (_rank(following), number, following))
+            heapq.heappush(heads, (_rank(state, following), number, following))
     for job in (*passed_over, *(job for _, _, job in heads)):
-        heapq.heappush(state.ready[job.queue][job.priority], (job.due_at, job.id))
+        state.line_up(job)
     return list(chosen.values())
 
 
-def _rank(job: Job) -> tuple[int, datetime, str]:
-    return (-job.priority, job.due_at, job.id)
+def _rank(state: State, job: Job) -> tuple[int, datetime, str]:
+    return (-job.priority, state.place_in_line(job), job.id)
 
 
 def dead(state: State, filter: JobFilter, after: str | None) -> list[Job]:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MARK: Final = "archived.json"
-"""By store, the moment before which everything that ended is in the lake. Workers prune nothing that ended later."""
+"""By store, what the lake has for sure: jobs that ended before a moment, if their rows lie at or before a cursor of the
+feed. Workers prune nothing else."""
 BATCH_JOBS: Final = 1_000
 
 Progress = Callable[[str], None]
@@ -154,7 +155,7 @@ class _Archiver:
         while True:
             due = self._due(self.before)
             if not len(due):
-                self._mark()
+                self._mark(due.upto)
                 return report
             manifest = manifests.new_manifest(store_id, self.before, due.upto)
             self._archive(manifest, due, report)
@@ -178,7 +179,7 @@ class _Archiver:
         manifests.save(lake, manifest, VERIFIED)
         archive_point("verified")
         if due.complete:
-            self._mark()
+            self._mark(due.upto)
         self._count(report, due, manifest.slices)
         report.manifests.append(manifest.id)
         self._prune(manifest, due, report)
@@ -199,7 +200,7 @@ class _Archiver:
         archive_point("pruning")
         for ids in due.ids(self.batch):
             self.desk.lock.check()
-            gone = self.desk.driver.prune(before, limit=len(ids), ids=ids)
+            gone = self.desk.driver.prune(before, limit=len(ids), ids=ids, upto=due.upto)
             # Fewer went than were asked for when somebody else prunes too, or when one is not over any more.
             left = len(self.desk.door.known(ids)) if gone < len(ids) else 0
             manifest.left += left
@@ -220,14 +221,16 @@ class _Archiver:
         self.desk.say(f"verifying {len(due):,} jobs")
         return verify(self.desk.spark, self.desk.lake, self.desk.store, self.url, due)
 
-    def _mark(self) -> None:
-        """Tell workers up to when the lake has everything; it never goes back."""
+    def _mark(self, upto: str) -> None:
+        """Tell workers what the lake has for sure; it never becomes less."""
         lake, store_id = self.desk.lake, self.desk.store.store_id
         marks = lake.read_json(MARK)
-        known = marks.get(store_id)
-        if known is None or datetime.fromisoformat(known) < self.before:
+        mark = marks.get(store_id)
+        # One that is a time alone was made by an older TaskHarbor, and vouches for nothing.
+        known = mark.get("before") if isinstance(mark, dict) else None
+        if known is None or datetime.fromisoformat(known) <= self.before:
             self.desk.lock.check()
-            lake.write_json(MARK, {**marks, store_id: self.before.isoformat()})
+            lake.write_json(MARK, {**marks, store_id: {"before": self.before.isoformat(), "upto": upto}})
         archive_point("marked")
 
     def _report(self) -> ArchiveReport:

@@ -8,7 +8,7 @@ that Spark took are committed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,15 +43,21 @@ class Batch:
 
 
 def last_batch(lake: Lake, store_id: str) -> Batch | None:
-    """The last batch that bronze has. Its cursor comes from the commit, or from the plan once the log was cleaned."""
-    table = delta.open_table(lake, BRONZE_HISTORY)
-    number = table.transaction_version(delta.app_id(store_id))
-    if number is None:
+    """The last batch that bronze has. Its cursor is in its plan, and in its commit as long as the log has that."""
+    number = delta.batch_of(lake, BRONZE_HISTORY, store_id)
+    if not number:
         return None
-    note = delta.last_note(table, store_id, number) or lake.read_json(_plan_name(store_id, number))
+    plan = lake.read_json(_plan_name(store_id, number))
+    note = plan or delta.last_note(lake, BRONZE_HISTORY, store_id, number)
     if not note:
         raise _lost(lake, store_id, number)
     return Batch(store_id, number, note["after"], note["upto"], note.get("rows", 0))
+
+
+def stores_of(lake: Lake) -> list[str]:
+    """The stores that the lake takes in: each has left the plans of its last batches."""
+    latest = {path.stem.rpartition("-")[2]: path.name for path in sorted((lake.home / "plans").glob("b*.json"))}
+    return sorted(str(lake.read_json(f"plans/{name}")["store_id"]) for name in latest.values())
 
 
 def _lost(lake: Lake, store_id: str, number: int) -> Exception:
@@ -97,8 +103,19 @@ def plan(
     return Batch(store.store_id, (last.number if last else 0) + 1, after, upto), frontier
 
 
-def ingest(spark: SparkSession, lake: Lake, store: PipelineStore, url: str, batch: Batch, run_id: str) -> Batch | None:
-    """Bring the batch to bronze, in one commit with its cursor. None if there is no row: nothing changes then."""
+def ingest(
+    spark: SparkSession,
+    lake: Lake,
+    store: PipelineStore,
+    url: str,
+    batch: Batch,
+    run_id: str,
+    allowed: Callable[[], None] = lambda: None,
+) -> Batch | None:
+    """Bring the batch to bronze, in one commit with its cursor. None if there is no row: nothing changes then.
+
+    `allowed` is asked before the commit, and raises if another run has taken over meanwhile.
+    """
     tag = new_tag(batch.store_id, batch.number)
     small = store.kind == "json" or store.ahead(batch.after, batch.upto, SMALL_ROWS) == batch.upto
     root = str(lake.path(BRONZE_HISTORY))
@@ -112,6 +129,7 @@ def ingest(spark: SparkSession, lake: Lake, store: PipelineStore, url: str, batc
         return None
     done = Batch(batch.store_id, batch.number, batch.after, batch.upto, rows)
     note = {**asdict(done), "run_id": run_id}
+    allowed()
     lake.write_json(_plan_name(batch.store_id, batch.number), note)
     delta.commit(lake, BRONZE_HISTORY, files, store_id=batch.store_id, batch=batch.number, note=note)
     return done

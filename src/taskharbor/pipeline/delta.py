@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -90,6 +91,31 @@ def add_missing_columns(lake: Lake, spec: TableSpec) -> list[str]:
     return [field.name for field in missing]
 
 
+def part_days(lake: Lake, spec: TableSpec, finest: str) -> None:
+    """Bring a table whose rows lay together by day to one whose rows of the finest grain lie apart by their hours. In
+    one commit, which leaves the batches that the table has taken in as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import write_deltalake
+
+    if not (lake.path(spec) / "_delta_log").exists():
+        return
+    table = open_table(lake, spec)
+    if tuple(table.metadata().partition_columns) == spec.partition_by:
+        return
+    rows = table.to_pyarrow_table()
+    hours = pc.strftime(rows["bucket"], format="%H")
+    part = pc.if_else(pc.equal(rows["grain"], finest), hours, pa.scalar("day"))
+    columns = {name: part if name == "part" else rows[name] for name in spec.schema.fieldNames()}
+    write_deltalake(
+        table,
+        pa.table(columns),
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=list(spec.partition_by),
+    )
+
+
 def _schema(spec: TableSpec) -> Any:
     from deltalake import Schema
 
@@ -101,9 +127,24 @@ def batch_of(lake: Lake, spec: TableSpec, store_id: str) -> int:
     return open_table(lake, spec).transaction_version(app_id(store_id)) or 0
 
 
-def last_note(table: DeltaTable, store_id: str, batch: int) -> dict[str, Any] | None:
-    """What the commit of that batch says of it, if the log still has the commit."""
-    for entry in table.history(limit=50):
+def keep_note(lake: Lake, spec: TableSpec, store_id: str, batch: int, note: Mapping[str, Any]) -> None:
+    """What the commit of a batch is going to say, where it is found however many commits come behind it. The one
+    before stays, in case that this commit never comes."""
+    lake.write_json(_note_name(spec, store_id, batch), {"store_id": store_id, "batch": batch, **note})
+    (lake.home / _note_name(spec, store_id, batch - 2)).unlink(missing_ok=True)
+
+
+def _note_name(spec: TableSpec, store_id: str, batch: int) -> str:
+    store = uuid.uuid5(uuid.NAMESPACE_OID, store_id).hex[:16]
+    return f"notes/{spec.name.replace('/', '-')}-{store}-{batch:09d}.json"
+
+
+def last_note(lake: Lake, spec: TableSpec, store_id: str, batch: int) -> dict[str, Any] | None:
+    """What the commit of that batch says of it: as it was kept, else, in lakes from before that, from the log."""
+    kept = lake.read_json(_note_name(spec, store_id, batch))
+    if kept:
+        return kept
+    for entry in open_table(lake, spec).history():
         note = entry.get(NOTE)
         if note is None:
             continue

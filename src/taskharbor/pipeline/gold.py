@@ -73,6 +73,8 @@ def throughput_parts(news: News) -> DataFrame:
     one, none = F.lit(1).cast("long"), F.lit(0).cast("long")
     named = ("succeeded", "retried", "dead", "lapsed")
     where = ["queue", "type", "tenant_id"]
+    # A lost worker after which the job was dead is a death, and counts as that alone.
+    ended_as = F.when((F.col("outcome") == "lapsed") & (F.col("status") == "dlq"), "dead").otherwise(F.col("outcome"))
     # `started` counts in the minute of the end as well: an attempt is known when it is over.
     ended = _keyed(
         news.attempts,
@@ -80,8 +82,8 @@ def throughput_parts(news: News) -> DataFrame:
         *where,
         none.alias("enqueued"),
         one.alias("started"),
-        *((F.col("outcome") == name).cast("long").alias(name) for name in named),
-        (~F.col("outcome").isin(*named)).cast("long").alias("other"),
+        *((ended_as == name).cast("long").alias(name) for name in named),
+        (~ended_as.isin(*named)).cast("long").alias("other"),
     )
     made = _keyed(
         news.jobs,

@@ -16,8 +16,11 @@ _SLO: Final = ["store_id", "bucket", "queue", "type", "objective", "threshold_s"
 
 
 def parts(news: News) -> DataFrame:
+    """Busy is what lies between a start and an end. When an attempt of a lost worker ended nobody knows: it is counted,
+    and neither as busy nor as a sign of life later than its start."""
     from pyspark.sql import functions as F
 
+    ended = F.col("outcome") != "lapsed"
     return (
         news.attempts.where("worker is not null and worker <> ''")
         .groupBy("store_id", "worker", F.date_trunc("hour", "finished_at").alias("bucket"), "day")
@@ -25,9 +28,9 @@ def parts(news: News) -> DataFrame:
             F.count("*").alias("attempts"),
             F.count_if("success").alias("succeeded"),
             F.count_if(F.col("outcome") == "lapsed").alias("lapsed"),
-            F.sum("ran_s").alias("busy_s"),
+            F.sum(F.when(ended, F.col("ran_s")).otherwise(0.0)).alias("busy_s"),
             F.min("started_at").alias("first_at"),
-            F.max("finished_at").alias("last_at"),
+            F.max(F.when(ended, F.col("finished_at")).otherwise(F.col("started_at"))).alias("last_at"),
         )
     )
 

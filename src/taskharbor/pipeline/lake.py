@@ -4,7 +4,9 @@
 <lake>/_taskharbor/lake.json   the version of the layout
                   /lock        who writes at the moment
                   /plans/      the range of the feed that each batch covers
-                  /last_run.json, slo.toml, manifests/
+                  /notes/      what commits say of the last batches
+                  /ids/        digests of the ids of ended jobs
+                  /last_run.json, slo.toml, archived.json, manifests/
 """
 
 from __future__ import annotations
@@ -153,7 +155,16 @@ def _add_missing_columns(lake: Lake) -> None:
         add_missing_columns(lake, spec)
 
 
-MIGRATIONS: Final[dict[int, Callable[[Lake], None]]] = {0: _add_missing_columns}
+def _part_days(lake: Lake) -> None:
+    """Version 1 had two tables of gold by the day alone. What was written towards its end has the parts already."""
+    from taskharbor.pipeline.delta import part_days
+    from taskharbor.pipeline.lake_schemas import GOLD_LATENCY, GOLD_THROUGHPUT
+
+    part_days(lake, GOLD_THROUGHPUT, "minute")
+    part_days(lake, GOLD_LATENCY, "hour")
+
+
+MIGRATIONS: Final[dict[int, Callable[[Lake], None]]] = {0: _add_missing_columns, 1: _part_days}
 """What brings a lake of that version to the next. Each may be interrupted and run again."""
 
 

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from taskharbor.core.clock import EPOCH, utc_now
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 from taskharbor.core.ids import new_id
+from taskharbor.pipeline import loading_sources as sources
+from taskharbor.pipeline import spark_log
+from taskharbor.pipeline.loading_progress import LoadProgress, note, watched
+from taskharbor.pipeline.loading_sources import FORMATS, SourceUnreadable, guess_format
+from taskharbor.pipeline.loading_tasks import check_arguments, rules_of, task_of
+from taskharbor.pipeline.sessions import activate
 from taskharbor.pipeline.sink import LoadReport
-from taskharbor.pipeline.sink_options import Plan, plan
+from taskharbor.pipeline.sink_options import AS_KEYWORDS, Plan, Words, key_columns, no_type, plan, tasks_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from taskharbor.app import Harbor
+
+T = TypeVar("T")
+
+__all__ = ["FORMATS", "LoadProgress", "SourceUnreadable", "guess_format", "load", "read", "renamed", "sweep"]
+
 DEFAULT_REJECTS: Final = "taskharbor-rejects"
-FORMATS: Final = ("parquet", "csv", "json", "orc", "delta", "table", "sql")
-_BY_SUFFIX: Final = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
-    ".ndjson": "json", ".orc": "orc",
-}  # fmt: skip
-
-
-class SourceUnreadable(TaskHarborError):
-    """Spark cannot read the source. The message says why."""
+_NAME: Final = re.compile(r"[\w.]+")
+_MALFORMED: Final = re.compile(r"(?i)malformed|corrupt|FAILED_READ_FILE")
 
 
 def load(
@@ -36,48 +43,120 @@ def load(
     url: str,
     *,
     spark: SparkSession | None = None,
+    master: str = "local[*]",
     format: str | None = None,
     reading: Mapping[str, str] | None = None,
     mapping: Mapping[str, str] | None = None,
+    columns: Sequence[str] | None = None,
+    harbor: Harbor | None = None,
+    check: bool = True,
+    omit_nulls: bool = False,
     rejects: str | None = None,
     lake: str | None = None,
     failfast: bool = False,
     dry_run: bool = False,
+    progress: Callable[[LoadProgress], None] | None = None,
+    say: Callable[[str], None] | None = None,
+    words: Words = AS_KEYWORDS,
     **options: Any,
 ) -> LoadReport:
     """Make a job of each row, exactly once: rows that were loaded before are counted as duplicates.
 
     `source` is a DataFrame, or what `format` reads: the path of Parquet, CSV, JSON, ORC or Delta data, the name of a
-    table, or a query in SQL; `reading` are options for the reader. `mapping` gives columns other names, new to old.
+    table, or a query in SQL; `reading` are options for the reader. `mapping` gives columns other names, new to old, or
+    makes new ones of expressions in SQL; `columns` are those to take.
     `options` are those of the sink: type, queue, tenant_id, priority, run_at, expires_at, max_attempts, timeout, meta,
-    key, unique, run. Refused rows go to `rejects`, or to the `lake`, or to the directory taskharbor-rejects here; with
+    key, unique, run. With a `harbor`, its tasks say what no option does, as for `harbor.enqueue`; their arguments must
+    be there as columns (unless `check` is off), and a null for one that has a default is left out. `omit_nulls` leaves
+    all nulls out. Refused rows go to `rejects`, or to the `lake`, or to the directory taskharbor-rejects here; with
     `failfast` the first one ends the load and nothing is loaded. With `dry_run` rows are checked and nothing is kept.
     """
-    frame = source if not isinstance(source, str) else read(_session(spark), source, format, reading)
-    frame = renamed(frame, mapping or {})
-    name = source if isinstance(source, str) else "DataFrame"
+    reading, mapping, name, kind = dict(reading or {}), dict(mapping or {}), "DataFrame", ""
+    if isinstance(source, str):
+        name, kind = source, sources.kind_of(source, format)
+        sources.check_there(source, kind)
+        known = sources.column_names(source, kind, reading)
+        if known is not None:
+            _check_names(known, mapping, columns, options, words)
+    if harbor is not None and check and options.get("type") is not None:
+        task_of(harbor, str(options["type"]), words)
+    now = _check_store(url, create=False)  # like all of the above before Spark, which takes its time to start
+    frame = source
+    if isinstance(frame, str):
+        spark = spark or _session(master, say)
+        frame = read(spark, frame, kind, reading)
+    frame = chosen(renamed(frame, mapping), columns)
     settings = {key: _text(value) for key, value in options.items() if value is not None}
     settings |= {"url": url, "source": name, "mode": "failfast" if failfast else "keep"}
+    if omit_nulls:
+        settings["nulls"] = "omit"
     if not failfast:
         settings |= {"rejects": rejects} if rejects else {"lake": lake} if lake else {"rejects": DEFAULT_REJECTS}
-    checked = plan(settings, frame.schema, new_id())  # before Spark starts anything, and in this process
-    _check_store(url, create=not dry_run)
-    if dry_run:
-        return rehearse(frame, checked)
+    checked = plan(settings, frame.schema, new_id(), words)
+    if harbor is not None:
+        settings |= _by_the_tasks(harbor, checked, frame, words, now, check=check)
+        checked = plan(settings, frame.schema, checked.run_id, words)
+    activate(frame.sparkSession)
+    total = sources.row_count(name, kind) if isinstance(source, str) and progress else None
+    if not dry_run:
+        _check_store(url, create=True)
     with tempfile.TemporaryDirectory(prefix="taskharbor-") as place:
         settings["report"] = str(Path(place) / "report.json")
-        try:
-            frame.write.format("taskharbor").mode("append").options(**settings).save()
-        except Exception as error:
-            raise _in_our_words(error) from error
+        rehearsed = replace(checked, report=settings["report"])
+        with watched(frame.sparkSession, place, total, progress):
+            if dry_run:
+                return _in_words(lambda: rehearse(frame, rehearsed), name, kind, reading)
+            writing = frame.write.format("taskharbor").mode("append").options(**settings)
+            _in_words(writing.save, name, kind, reading)
         return LoadReport(**json.loads(Path(settings["report"]).read_text("utf-8")))
+
+
+def _check_names(
+    names: Sequence[str],
+    mapping: Mapping[str, str],
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any],
+    words: Words,
+) -> None:
+    """What is wrong with the columns, as far as their names tell."""
+    for old in mapping.values():
+        if _NAME.fullmatch(old) and old not in names:
+            raise _no_column(old, "to map", names)
+    left = [name for name in names if name not in mapping.values()]
+    there = [*left, *mapping]
+    for name in columns or ():
+        if name not in there:
+            raise _no_column(name, "to take", there)
+    there = [name for name in there if columns is None or name in columns]
+    if options.get("type") is None and "type" not in there:
+        raise no_type(words)
+    key = options.get("key")
+    key_columns(None if key is None else _text(key), there, words)
+
+
+def _by_the_tasks(
+    harbor: Harbor, checked: Plan, frame: DataFrame, words: Words, now: datetime, *, check: bool
+) -> dict[str, str]:
+    """What the application adds to the options."""
+    if check and harbor.encryption is not None:
+        raise InvalidInput(
+            "the application encrypts what its jobs take, and a load does not: enqueue from the application, or give "
+            f"{words.unchecked} to store it as it is"
+        )
+    name = None if "type" in checked.columns else checked.constants["type"]
+    if name is not None and check:
+        check_arguments(task_of(harbor, name, words), checked, frame.schema, words)
+    if not check and (name is None or name not in harbor.tasks):
+        return {}
+    added = {"tasks": tasks_text(rules_of(harbor, checked, now))}
+    if name is not None and checked.unique == ("tenant", "type"):
+        added["unique"] = ",".join(harbor.tasks[name].unique)
+    return added
 
 
 def read(spark: SparkSession, source: str, format: str | None, reading: Mapping[str, str] | None = None) -> DataFrame:
     """The source as a DataFrame. Of CSV, the first line has the names, and columns are text unless `inferSchema`."""
-    kind = format or guess_format(source)
-    if kind not in FORMATS:
-        raise InvalidInput(f"unknown format {kind!r}: use one of {', '.join(FORMATS)}")
+    kind = sources.kind_of(source, format)
     options = dict(reading or {})
     if kind == "csv":
         options = {
@@ -88,7 +167,8 @@ def read(spark: SparkSession, source: str, format: str | None, reading: Mapping[
         }
     if kind == "json":
         options = {"mode": "FAILFAST", **options}
-    try:
+
+    def reader() -> DataFrame:
         if kind == "sql":
             return spark.sql(source)
         if kind == "table":
@@ -99,35 +179,45 @@ def read(spark: SparkSession, source: str, format: str | None, reading: Mapping[
             frame: DataFrame = read_delta(spark, source)
             return frame
         return spark.read.format(kind).options(**options).load(source)
-    except Exception as error:
-        raise SourceUnreadable(f"cannot read {source} as {kind}: {_first_line(error)}") from error
 
-
-def guess_format(source: str) -> str:
-    path = Path(source)
-    if (path / "_delta_log").is_dir():
-        return "delta"
-    names = [path.name, *(child.name for child in sorted(path.iterdir())[:100])] if path.is_dir() else [path.name]
-    for name in names:
-        for suffix, kind in _BY_SUFFIX.items():
-            if name.removesuffix(".gz").endswith(suffix):
-                return kind
-    if source.lstrip().lower().startswith(("select ", "with ")):
-        return "sql"
-    raise InvalidInput(f"cannot tell what {source} is: give the format, one of {', '.join(FORMATS)}")
+    return _in_words(reader, source, kind, options, f"cannot read {source} as {kind}")
 
 
 def renamed(frame: DataFrame, mapping: Mapping[str, str]) -> DataFrame:
-    """The frame with columns under new names: `{"tenant_id": "customer"}` makes customer the tenant."""
-    missing = [old for old in mapping.values() if old not in frame.columns]
+    """The frame with columns under new names: `{"tenant_id": "customer"}` makes customer the tenant. What is no name
+    is an expression in SQL: `{"priority": "CAST(priority AS INT)"}`."""
+    missing = [old for old in mapping.values() if _NAME.fullmatch(old) and old not in frame.columns]
     if missing:
-        raise InvalidInput(f"there is no column {missing[0]!r} to map: the source has {', '.join(frame.columns)}")
-    taken = [new for new, old in mapping.items() if new in frame.columns and new != old]
+        raise _no_column(missing[0], "to map", frame.columns)
+    plain = {new: old for new, old in mapping.items() if old in frame.columns}
+    taken = [new for new, old in plain.items() if new in frame.columns and new != old]
     if taken:
         raise InvalidInput(f"there is a column {taken[0]!r} already: map another one to it, or rename it")
     for new, old in mapping.items():
-        frame = frame.withColumnRenamed(old, new)
+        if new in plain:
+            frame = frame.withColumnRenamed(old, new)
+            continue
+        from pyspark.sql import functions
+
+        try:
+            frame = frame.withColumn(new, functions.expr(old))
+        except Exception as error:
+            said = spark_log.in_one_sentence(error)
+            raise InvalidInput(f"the column {new} cannot be made of {old!r}: {said}") from error
     return frame
+
+
+def chosen(frame: DataFrame, columns: Sequence[str] | None) -> DataFrame:
+    if columns is None:
+        return frame
+    for name in columns:
+        if name not in frame.columns:
+            raise _no_column(name, "to take", frame.columns)
+    return frame.select(*(f"`{name}`" for name in columns))
+
+
+def _no_column(name: str, what: str, names: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"there is no column {name!r} {what}: the source has {', '.join(names)}")
 
 
 def rehearse(frame: DataFrame, plan: Plan) -> LoadReport:
@@ -141,16 +231,16 @@ def rehearse(frame: DataFrame, plan: Plan) -> LoadReport:
 
         from taskharbor.pipeline.sink_rows import check_batch
 
+        part, rows = new_id(), 0
         for batch in batches:
             checked = check_batch(batch, plan, identity, EPOCH)
+            rows += batch.num_rows
+            note(plan.report, part, rows)
             counts = [pa.array([checked.rows], pa.int64()), pa.array([len(checked.rejects)], pa.int64())]
             yield pa.record_batch(counts, names=["good", "bad"])
 
     shape = StructType([StructField("good", LongType()), StructField("bad", LongType())])
-    try:
-        rows = frame.mapInArrow(check, shape).collect()
-    except Exception as error:
-        raise _in_our_words(error) from error
+    rows = frame.mapInArrow(check, shape).collect()
     good, bad = sum(row.good for row in rows), sum(row.bad for row in rows)
     return LoadReport("dry run", good + bad, good, 0, bad)
 
@@ -165,8 +255,9 @@ def sweep(url: str, older_than: datetime | None = None) -> int:
     return open_staging(plan({"url": url, "type": "-"}, StructType([]), None)).sweep(before)
 
 
-def _check_store(url: str, *, create: bool) -> None:
-    """Say what is wrong with the store before Spark begins; make an embedded one that is not there yet."""
+def _check_store(url: str, *, create: bool) -> datetime:
+    """Say what is wrong with the store, if anything is, else what time it is there. With `create` an embedded one that
+    is not there yet is made."""
     from taskharbor.core.errors import SchemaMissing
     from taskharbor.drivers.opening import open_driver, parse_url
 
@@ -176,16 +267,18 @@ def _check_store(url: str, *, create: bool) -> None:
         except SchemaMissing:
             if parse_url(url).scheme not in ("sqlite", "json"):
                 raise
-            if create:
-                driver.migrate()
+            if not create:
+                return utc_now()
+            driver.migrate()
+        return driver.now()
 
 
-def _session(spark: SparkSession | None) -> SparkSession:
-    if spark is not None:
-        return spark
+def _session(master: str, say: Callable[[str], None] | None) -> SparkSession:
     from taskharbor.pipeline import session
 
-    return session()
+    if say is not None:
+        say("starting Spark")
+    return session(master)
 
 
 def _text(value: Any) -> str:
@@ -196,20 +289,32 @@ def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def _in_our_words(error: Exception) -> TaskHarborError:
-    """Spark wraps what happened on an executor or in a commit in pages of traces; the last line of ours says it."""
+def _in_words(
+    work: Callable[[], T], source: str, kind: str, reading: Mapping[str, str], failed: str = "nothing was loaded"
+) -> T:
+    """Do it; what goes wrong on an executor or in a commit, Spark wraps in pages of traces, and we say in a line."""
+    try:
+        return work()
+    except TaskHarborError:
+        raise
+    except Exception as error:
+        raise _in_our_words(error, source, kind, reading, failed) from error
+
+
+def _in_our_words(error: Exception, source: str, kind: str, reading: Mapping[str, str], failed: str) -> TaskHarborError:
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [line for line in lines if line.startswith("taskharbor.") and ": " in line]
     if ours:
-        kind, _, said = ours[-1].partition(": ")
+        name, _, said = ours[-1].partition(": ")
         from taskharbor.core import errors
 
-        found = getattr(errors, kind.rpartition(".")[2], None)
+        found = getattr(errors, name.rpartition(".")[2], None)
         if isinstance(found, type) and issubclass(found, TaskHarborError):
             return found(said)
         return TaskHarborError(said)
-    return SourceUnreadable(f"the load failed and nothing was published: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    if _MALFORMED.search(str(error)) and (bad := sources.culprit(source, kind, reading)):
+        return SourceUnreadable(
+            f"{failed}: {bad}: mend the line, or have such lines passed over with the option mode=DROPMALFORMED of "
+            "the reader"
+        )
+    return SourceUnreadable(f"{failed}: {spark_log.in_one_sentence(error)}{spark_log.hint()}")

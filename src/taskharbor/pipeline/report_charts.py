@@ -20,6 +20,10 @@ WIDE, HIGH = 1000, 100
 """The drawing's own units. Both are stretched."""
 MOST_WIDE = 80
 """Of a bar: a single one must not be a wall."""
+MOST_ON_PHONE = 4
+"""Labels along an axis."""
+LEAST_POINTS = 3
+"""Of a line: through two it would claim to know what was between."""
 _NOTHING = Markup()
 
 
@@ -58,9 +62,8 @@ def bars(
         for place, value in enumerate(each.values):
             if value:
                 low, high = HIGH * (1 - axis.place(floor[place])), HIGH * (1 - axis.place(floor[place] + value))
-                wide = min(span.wide * (0.76 if len(at) < 60 else 0.88), MOST_WIDE)
-                left = span.middle(place) - wide / 2
-                path.append(f"M{left:.1f} {low:.1f}V{high:.1f}h{wide:.1f}V{low:.1f}z")
+                left = span.middle(place) - span.bar / 2
+                path.append(f"M{left:.1f} {low:.1f}V{high:.1f}h{span.bar:.1f}V{low:.1f}z")
                 floor[place] += value
         if path:
             paths.append(Markup('<path class="f-{}" d="{}"/>').format(each.colour, "".join(path)))
@@ -105,6 +108,7 @@ class _Span:
         self.first, self.last = at[0], at[-1] + width
         self._reach = self.last - self.first
         self.wide = WIDE * (width / self._reach)
+        self.bar = min(self.wide * (0.76 if len(at) < 60 else 0.88), MOST_WIDE)
         self.width = width
 
     def left(self, place: int) -> float:
@@ -114,8 +118,10 @@ class _Span:
         return self.left(place) + self.wide / 2
 
     def follows(self, place: int) -> bool:
-        """Whether a bucket comes right after the one before it."""
-        return place > 0 and self.at[place] - self.at[place - 1] <= self.width * 1.5
+        """Whether a bucket comes right after the one before it, among enough of them to make a line."""
+        if len(self.at) < LEAST_POINTS or place == 0:
+            return False
+        return self.at[place] - self.at[place - 1] <= self.width * 1.5
 
 
 def _runs(series: Series, axis: Axis, span: _Span) -> list[list[tuple[float, float]]]:
@@ -137,7 +143,7 @@ def _line(series: Series, axis: Axis, span: _Span) -> Markup:
     path = []
     for run in _runs(series, axis, span):
         if len(run) == 1:  # a point alone would have no length, and not show
-            (x, y), half = run[0], max(2.0, min(span.wide / 2, 12))
+            (x, y), half = run[0], max(2.0, min(span.wide / 2, 12 if len(span.at) >= LEAST_POINTS else span.bar * 0.7))
             path.append(f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}")
         else:
             path.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in run))
@@ -165,8 +171,8 @@ def _plot(
         )
         for place, tip in enumerate(tips)
     )
-    # The name of a day stands below the middle of its bar, a time where it is.
-    shift = span.wide / WIDE / 2 if span.width >= timedelta(days=1) else 0.0
+    # A label names the bucket that begins there, and stands below the middle of it as its bar or point does.
+    shift = span.wide / WIDE / 2
     along = [
         Tick(tick.place + shift, tick.label)
         for tick in times(span.first, span.last, min(span.width, timedelta(days=1)))
@@ -181,13 +187,17 @@ def _plot(
 
 
 def _labels(ticks: Sequence[Tick], side: str) -> Markup:
-    return Markup().join(
-        Markup('<span style="{}:{}%"{}>{}</span>').format(
-            side, f"{tick.place * 100:.1f}", Markup(' class="odd"') if place % 2 else _NOTHING, tick.label
+    """Those of one axis. Every second of many gives way on a phone; one at the very end would stick out."""
+    along = side == "left"
+    found = []
+    for place, tick in enumerate(ticks):
+        if along and tick.place > 0.97:
+            continue
+        gives_way = Markup(' class="odd"') if along and place % 2 and len(ticks) > MOST_ON_PHONE else _NOTHING
+        found.append(
+            Markup('<span style="{}:{}%"{}>{}</span>').format(side, f"{tick.place * 100:.1f}", gives_way, tick.label)
         )
-        for place, tick in enumerate(ticks)
-        if side == "bottom" or tick.place <= 0.97  # a label at the very end would stick out
-    )
+    return Markup().join(found)
 
 
 def _legend(entries: Sequence[tuple[Series, str]]) -> Markup:
@@ -221,7 +231,7 @@ def spark(values: Sequence[float], tips: Sequence[str], colour: str) -> Markup:
 
 
 def strip(states: Sequence[str], tips: Sequence[str]) -> Markup:
-    """Cells side by side, each in the colour of its state: good, watch, bad or none."""
+    """Cells side by side, each in the colour of its state: good, watch, bad, few or none."""
     step = WIDE / max(len(states), 1)
     drawn = Markup().join(
         Markup('<rect class="v-{}" x="{}" width="{}" height="100"><title>{}</title></rect>').format(

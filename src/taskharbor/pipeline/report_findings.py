@@ -22,6 +22,7 @@ from taskharbor.pipeline.report_words import (
     share,
     short,
 )
+from taskharbor.pipeline.slo import LEAST_ATTEMPTS
 
 
 def findings(report: Report) -> list[Finding]:
@@ -35,10 +36,10 @@ def _keeping_up(report: Report) -> Finding:
     wait = report.totals.wait
     if wait is None:
         return Finding("keeping-up", question, "none", NOTHING, "No attempt has ended.")
-    promises = _current(report, "wait")
+    promises = _judged(report, "wait")
     text = f"Half of all attempts started within {seconds(wait.p50_s)} of being due, 95 of 100 within the time above."
     broken = [each for each in promises if not each.kept]
-    lately = [each for each in promises if each.kept and (each.burn_rate_last_day or 0) > 1]
+    lately = [each for each in promises if each.burning]
     if broken:
         worst = broken[0]
         text += (
@@ -48,7 +49,10 @@ def _keeping_up(report: Report) -> Finding:
     elif lately:
         text += f" Over the last day {_at(lately[0])} has started late too often."
     elif promises:
-        text += " Every promise about waiting is kept."
+        judged = "" if len(promises) == len(_current(report, "wait")) else " that can be judged"
+        text += f" Every promise about waiting{judged} is kept."
+    elif _current(report, "wait"):
+        text += f" {_TOO_FEW}"
     verdict = "bad" if broken else "watch" if lately else "good" if promises else "none"
     return Finding("keeping-up", question, verdict, f"{seconds(wait.p95_s)} wait", text)
 
@@ -75,16 +79,18 @@ def _failing(report: Report) -> Finding:
     figure = f"{share(totals.burned_share)} burned"
     if not failures.burned:
         return Finding("failing", question, "good", figure, "No attempt failed.")
-    promises = _current(report, "success")
+    promises = _judged(report, "success")
     broken = [each for each in promises if not each.kept]
     fresh = [each for each in failures.fingerprints if each.is_new]
     text = f"{count(totals.burned)} of {many(totals.counts.started, 'attempt')} failed"
-    text += f", {many(totals.counts.dead, 'job')} died." if totals.counts.dead else ", and no job died of it."
+    text += f". {_deaths(report)}" if totals.deaths else ", and no job died of it."
     if failures.fingerprints:
         most = failures.fingerprints[0]
         text += f" Most common, with {share(most.share)}: {short(most.error_class)} in {_names(most.types)}."
     if fresh:
         text += f" New since yesterday: {', '.join(sorted({short(each.error_class, 30) for each in fresh})[:3])}."
+    if not promises and _current(report, "success"):
+        text += f" {_TOO_FEW}"
     verdict = "bad" if broken else "watch" if fresh else "good" if promises else "none"
     return Finding("failing", question, verdict, figure, text)
 
@@ -120,6 +126,8 @@ def _capacity(report: Report) -> Finding:
         return Finding("capacity", question, "none", NOTHING, "No worker is known.")
     peak = max(capacity, key=lambda each: each.busy_slots)
     text = f"Busy on average at the peak, the hour of {brief(peak.at)}, on {many(peak.workers, 'worker')}."
+    if peak.at_most:
+        text += " That is the most it can be: many attempts were over sooner than the store was told."
     seen = sum(cell.weeks > 0 for cell in report.arrivals.cells)
     if busiest is not None and seen >= 24:  # less than a day has no busiest hour worth a word
         text += (
@@ -127,39 +135,63 @@ def _capacity(report: Report) -> Finding:
             f" {_times(busiest.mean, report.arrivals.mean)} the mean hour."
         )
     limit = usual_wait(_current(report, "wait"))
-    late = [each for each in report.latency if limit is not None and each.wait.p95_s > limit]
+    looked = [each for each in report.latency if each.attempts >= LEAST_ATTEMPTS]
+    late = [each for each in looked if limit is not None and each.wait.p95_s > limit]
     if late and limit is not None:
         # Whether more workers would have helped is for the reader to say: few busy slots then speak against it.
         text += f" In {_late_hours(late, len(report.latency), report.window.grain)}, more than one in twenty waited"
         text += f" longer than {seconds(limit)}{_busy_in(late, report)}."
     busy = compact(peak.busy_slots) if peak.busy_slots >= 0.1 else "< 0.1"
-    return Finding("capacity", question, "watch" if late else "good", f"{busy} slots", text)
+    verdict = "watch" if late else "good" if looked and limit is not None else "none"
+    return Finding("capacity", question, verdict, f"{busy} slots", text)
 
 
 def _trust(report: Report) -> Finding:
     question = "Can these numbers be trusted?"
     audit, lag = report.audit, report.lag
     passed = sum(each.passed for each in audit.checks)
+    figure = f"{passed} of {many(len(audit.checks), 'check')}" if audit.checks else NOTHING
     text = f"The newest fact is of {brief(lag.newest_at)} UTC, {ago(lag.newest_age_s)}." if lag.newest_at else ""
-    verdict = "good" if audit.passed else "bad"
+    verdict = "none" if audit.passed is None else "good" if audit.passed else "bad"
     if lag.store_rows is not None:
         text += f" Rows of the store that are not here yet: {count(lag.store_rows)}."
-    if audit.rejects:
-        text += f" Not usable, and kept in silver/rejects: {many(audit.rejects, 'row')}."
-        verdict = "watch" if verdict == "good" else verdict
+    if audit.rejected_facts:
+        rejected = many(audit.rejected_facts, "fact")
+        text += f" Not usable, kept in silver/rejects, and missing here: {rejected}."
+        if verdict == "good":
+            verdict, figure = "watch", f"{rejected} rejected"
+    if loaded := audit.rejects - audit.rejected_facts:
+        text += f" Rows that loads could not use, which change no number here: {count(loaded)}."
     if lag.last_run_problem:
         text += f" The last run failed: {short(lag.last_run_problem, 120)}"
         verdict = "bad"
     if lag.under_way:
         text += " A run was under way: tables may differ by a batch."
-    return Finding("trust", question, verdict, f"{passed} of {many(len(audit.checks), 'check')}", text.strip())
+    return Finding("trust", question, verdict, figure, text.strip())
 
 
 # --- Words that several share ------------------------------------------------------------------------------------
 
 
+_TOO_FEW = "There were too few attempts to tell whether what is promised is kept."
+
+
 def _current(report: Report, objective: str) -> list[Promise]:
     return [each for each in report.slo.promises if each.objective == objective and each.current]
+
+
+def _judged(report: Report, objective: str) -> list[Promise]:
+    """Those that there were attempts enough to judge by."""
+    return [each for each in _current(report, objective) if each.enough]
+
+
+def _deaths(report: Report) -> str:
+    """A job that was sent back and died again is one job and two deaths."""
+    deaths, dead = report.totals.deaths, report.totals.still_dead
+    if deaths == 1:
+        return f"A job died, and {'is dead still' if dead else 'was sent back'}."
+    left = "all of them were sent back" if not dead else f"{many(dead, 'job is', 'jobs are')} dead still"
+    return f"Jobs died {count(deaths)} times, and {left}."
 
 
 def usual_wait(promises: Sequence[Promise]) -> float | None:

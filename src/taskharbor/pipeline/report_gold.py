@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +59,9 @@ class Gold:
     newest: datetime | None
     """The first and the last hour of the whole lake."""
     objectives: str
+    still_dead: int = 0
+    """Jobs that died in the window and that nothing was heard of since."""
+    rejected_facts: int = 0
     last_run: dict[str, Any] = field(default_factory=dict)
     under_way: bool = False
     sizes: list[TableSize] = field(default_factory=list)
@@ -114,6 +117,8 @@ def read_gold(place: str | Path, *, since: datetime | None = None, url: str | No
         oldest=oldest,
         newest=newest,
         objectives=_objectives(lake),
+        still_dead=_still_dead(lake, _start(since, _WIDTHS[grain])),
+        rejected_facts=_rejected_facts(lake),
         last_run=lake.read_json("last_run.json"),
         under_way=_under_way(tables, stores),
         sizes=_sizes(lake),
@@ -195,6 +200,41 @@ def _from(rows: pa.Table, since: datetime | None, width: timedelta) -> pa.Table:
         return rows
     first = pa.scalar(since - width, pa.timestamp("us", "UTC"))
     return rows.filter(pc.greater(rows["bucket"], first))
+
+
+def _start(since: datetime | None, width: timedelta) -> datetime | None:
+    """The start of the bucket that `since` falls into."""
+    if since is None:
+        return None
+    midnight = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + (since - midnight) // width * width
+
+
+def _still_dead(lake: Lake, first: datetime | None) -> int:
+    """Silver keeps one row for each job, and those that are dead apart: few, and only counted."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    dead = ds.field("state") == "dead"
+    if first is not None:
+        ended = ds.field("ended_at") >= pa.scalar(first, pa.timestamp("us", "UTC"))
+        dead = dead & (ds.field("day") >= first.date()) & ended
+    return _count(lake, "silver/jobs", dead)
+
+
+def _rejected_facts(lake: Lake) -> int:
+    """Rows that a load could not use are no facts, and say nothing about these numbers."""
+    import pyarrow.dataset as ds
+
+    return _count(lake, "silver/rejects", ds.field("source") == "history")
+
+
+def _count(lake: Lake, name: str, wanted: Any) -> int:
+    from deltalake import DeltaTable
+
+    if not (lake.path(name) / "_delta_log").exists():
+        return 0
+    return int(DeltaTable(str(lake.path(name))).to_pyarrow_dataset().count_rows(filter=wanted))
 
 
 def _grain(hours: pa.Table) -> str:

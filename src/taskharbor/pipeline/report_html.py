@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SHOWN: Final = 15
 """Rows of a table on the page; JSON has more."""
 SHOWN_ERRORS: Final = 8
-LEAST_POINTS: Final = 3
-"""With fewer there is no line to draw, and the tables say it all."""
 _STEPS: Final = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 _CLASS_COLOURS: Final = ("c1", "c2", "c3", "c4", "c5", "c6")
 _SHARES: Final = ("p50", "p95", "p99")
@@ -54,6 +52,7 @@ def page(report: Report) -> str:
         "compact",
         "share",
         "seconds",
+        "rate",
         "size",
         "moment",
         "brief",
@@ -123,7 +122,7 @@ def _bucket(at: Any, grain: str) -> str:
 
 
 def _latency_chart(report: Report, measure: str) -> Markup | None:
-    from taskharbor.pipeline.report_charts import Marker, Series, lines
+    from taskharbor.pipeline.report_charts import LEAST_POINTS, Marker, Series, lines
 
     buckets = report.latency
     if len(buckets) < LEAST_POINTS:
@@ -149,13 +148,14 @@ def _latency_tip(bucket: LatencyBucket, measure: str, grain: str) -> str:
 
 
 def _capacity_chart(report: Report) -> Markup | None:
-    from taskharbor.pipeline.report_charts import Series, lines
+    from taskharbor.pipeline.report_charts import LEAST_POINTS, Series, lines
 
     hours = report.workers.capacity
     if len(hours) < LEAST_POINTS:
         return None
     tips = [
-        f"{words.brief(each.at)}\n{each.busy_slots:.2f} slots busy\n{words.many(each.workers, 'worker')}"
+        f"{words.brief(each.at)}\n{each.busy_slots:.2f} slots busy{' at most' if each.at_most else ''}\n"
+        f"{words.many(each.workers, 'worker')}"
         for each in hours
     ]
     series = [Series("slots busy", "busy", [each.busy_slots for each in hours])]
@@ -250,11 +250,13 @@ def _tenant_meters(report: Report) -> list[Markup]:
     ]
 
 
-def _worker_meters(report: Report) -> list[Markup]:
+def _worker_meters(report: Report) -> list[Markup | None]:
     from taskharbor.pipeline.report_charts import meter
 
     return [
-        meter(each.busy_share, f"busy for {words.share(each.busy_share)} of the time it was seen", "busy")
+        None
+        if each.busy_share is None
+        else meter(each.busy_share, f"{words.share(each.busy_share)} of the slots that it needed", "busy")
         for each in report.workers.workers[:SHOWN]
     ]
 
@@ -262,19 +264,23 @@ def _worker_meters(report: Report) -> list[Markup]:
 def _promise_strip(report: Report, promise: Promise) -> Markup:
     from taskharbor.pipeline.report_charts import strip
 
-    tips = [
-        f"{words.brief(at)}: {'nothing ran' if part is None else words.share(part, near_one=True)}"
-        for at, part in zip(report.slo.times, promise.by_time, strict=True)
-    ]
-    return strip([verdict(part, promise.target) for part in promise.by_time], tips)
+    states, tips = [], []
+    for at, part, enough in zip(report.slo.times, promise.by_time, promise.enough_by_time, strict=True):
+        states.append(verdict(part, promise.target, enough=enough))
+        told = "nothing ran" if part is None else words.share(part, near_one=True)
+        tips.append(f"{words.brief(at)}: {told}{', too few to tell' if states[-1] == 'few' else ''}")
+    return strip(states, tips)
 
 
-def verdict(attainment: float | None, target: float) -> str:
-    """`good` while the promise is kept, `watch` up to ten times the errors that it allows, `bad` beyond."""
+def verdict(attainment: float | None, target: float, *, enough: bool = True) -> str:
+    """`good` while the promise is kept, `watch` up to ten times the errors that it allows, `bad` beyond. `few` where
+    it is not kept, and there were too few attempts to call that broken."""
     if attainment is None:
         return "none"
     burn = (1 - attainment) / (1 - target)
-    return "good" if burn <= 1 else "watch" if burn <= 10 else "bad"
+    if burn <= 1:
+        return "good"
+    return "few" if not enough else "watch" if burn <= 10 else "bad"
 
 
 def heat_of(report: Report) -> Sequence[Sequence[tuple[float, str]]]:

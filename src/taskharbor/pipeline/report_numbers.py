@@ -58,7 +58,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs made, and attempts by how they ended. A job that is not over yet is not among those made."""
+    """Jobs made, and attempts by how they ended. A job that is not over yet is not among those made.
+
+    `dead` counts deaths: attempts after which their job was in the DLQ, for whatever reason, a crash loop too. A job
+    that was sent back and died again has died twice. `lapsed` are leases of lost workers whose job lived on.
+    """
 
     enqueued: int = 0
     started: int = 0
@@ -81,6 +85,9 @@ class Totals:
     compute_s: float
     wait: Spread | None
     run: Spread | None
+    deaths: int
+    still_dead: int
+    """Jobs that died in the window and, as far as the lake has heard, are dead. Each is one, however often it died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ class Fingerprint:
     sample: str
     failures: int
     dead: int
+    """Of these, the ones after which the job was dead: deaths, not jobs."""
     share: float
     """Of all attempts that burned."""
     burned_s: float
@@ -184,8 +192,13 @@ class WorkerNumbers:
     lapsed: int
     crash_rate: float
     busy_s: float
-    busy_share: float
-    busy_slots: float
+    """From start to end, of attempts that ended. An end is the moment at which the store was told."""
+    busy_share: float | None
+    busy_slots: float | None
+    """None where attempts were so short that most of their time went by until the store was told: busy for that long
+    no slot was."""
+    span_s: float
+    """For how long it was seen: from its first start to its last end in each hour."""
     throughput: float
     """Succeeded a second, while it was seen."""
     first_at: datetime
@@ -199,6 +212,8 @@ class CapacityBucket:
     at: datetime
     busy_slots: float
     workers: int
+    at_most: bool
+    """Whether attempts were so short that this counts mostly the time until the store was told of their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +238,15 @@ class Promise:
     burn_rate: float
     burn_rate_last_day: float | None
     kept: bool
+    enough: bool
+    """Whether there were attempts enough to say so. With too few, nothing is judged."""
+    burning: bool
+    """Kept, but over the last day the budget went too fast."""
     current: bool
     """Whether the last run judged by it; False for one that was changed since."""
     by_time: list[float | None]
     """Attainment in each of `Promises.times`; None where nothing ran."""
+    enough_by_time: list[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +306,9 @@ class Audit:
     batches: int
     checks: list[CheckState]
     rejects: int
+    """All rows that were kept apart."""
+    rejected_facts: int
+    """Of these, facts of the store: only they are missing from the numbers."""
     tables: list[TableSize]
 
 

@@ -28,6 +28,7 @@ from taskharbor.pipeline.report_numbers import (
     Workers,
 )
 from taskharbor.pipeline.report_sums import MOST_BUCKETS, grouped
+from taskharbor.pipeline.slo import is_enough
 
 if TYPE_CHECKING:
     from taskharbor.pipeline.report_gold import Gold
@@ -36,6 +37,8 @@ MOST_CLASSES: Final = 5
 """Drawn apart; the rest is one."""
 MOST_NAMES: Final = 10
 MOST_TIMES: Final = 60
+SHORT_S: Final = 0.1
+"""Workers settle what ended meanwhile together: for attempts of a few milliseconds the wait for that is most of it."""
 OTHER_CLASSES: Final = "all others"
 _DAY: Final = timedelta(days=1)
 
@@ -155,24 +158,32 @@ def workers(gold: Gold) -> Workers:
     sums = ("attempts", "succeeded", "lapsed", "busy_s", "span_s", "able_s")
     found = []
     for row in grouped(able, ["worker"], sums, first_at="min", last_at="max"):
-        span_s, able_s = row.pop("span_s"), row.pop("able_s")
+        span_s, able_s = row["span_s"], row.pop("able_s")
+        unknown = not span_s or _too_short(row)
         found.append(
             WorkerNumbers(
                 **row,
                 crash_rate=row["lapsed"] / row["attempts"] if row["attempts"] else 0.0,
-                busy_share=min(1.0, row["busy_s"] / able_s) if able_s else 0.0,
-                busy_slots=row["busy_s"] / span_s if span_s else 0.0,
+                busy_share=None if unknown else min(1.0, row["busy_s"] / able_s),
+                busy_slots=None if unknown else row["busy_s"] / span_s,
                 throughput=row["succeeded"] / span_s if span_s else 0.0,
             )
         )
     found.sort(key=lambda each: (-each.busy_s, each.worker))
     # An attempt counts in the hour of its end, so a long one may give an hour more than it had.
-    hours = grouped(rows, ["bucket"], ("busy_s",), worker="count_distinct")
+    short = pa.array([row["busy_s"] if _too_short(row) else 0.0 for row in rows.to_pylist()], pa.float64())
+    hours = grouped(rows.append_column("short_s", short), ["bucket"], ("busy_s", "short_s"), worker="count_distinct")
     capacity = [
-        CapacityBucket(row["bucket"], row["busy_s"] / 3600, row["worker"])
+        CapacityBucket(row["bucket"], row["busy_s"] / 3600, row["worker"], row["short_s"] > row["busy_s"] / 4)
         for row in sorted(hours, key=lambda row: row["bucket"])
     ]
     return Workers(found[:MOST], len(found), capacity)
+
+
+def _too_short(row: Mapping[str, Any]) -> bool:
+    """Whether the mean attempt was too short to tell its run from the time until the store was told of its end."""
+    ended = row["attempts"] - row["lapsed"]
+    return ended > 0 and row["busy_s"] / ended < SHORT_S
 
 
 # --- Promises ----------------------------------------------------------------------------------------------------
@@ -211,6 +222,7 @@ def _promise(key: tuple[Any, ...], one: Mapping[str, Any], current: bool) -> Pro
     def burn(counter: list[int]) -> float | None:
         return None if not counter[1] else (1 - counter[0] / counter[1]) / (1 - target)
 
+    lately, kept = burn(one["day"]), good / total >= target
     return Promise(
         queue=queue,
         type=type,
@@ -221,10 +233,13 @@ def _promise(key: tuple[Any, ...], one: Mapping[str, Any], current: bool) -> Pro
         total=total,
         attainment=good / total,
         burn_rate=burn(one["all"]) or 0.0,
-        burn_rate_last_day=burn(one["day"]),
-        kept=good / total >= target,
+        burn_rate_last_day=lately,
+        kept=kept,
+        enough=is_enough(good, total, target),
+        burning=kept and (lately or 0.0) > 1 and is_enough(one["day"][0], one["day"][1], target),
         current=current,
         by_time=[None if not all else good / all for good, all in one["times"]],
+        enough_by_time=[is_enough(good, all, target) for good, all in one["times"]],
     )
 
 
@@ -278,4 +293,5 @@ def audit(gold: Gold) -> Audit:
     ]
     checks.sort(key=lambda each: each.passed)
     rejects = next((size.rows for size in gold.sizes if size.name == "silver/rejects"), 0)
-    return Audit(all(each.passed for each in checks) if checks else None, len(batches), checks, rejects, gold.sizes)
+    passed = all(each.passed for each in checks) if checks else None
+    return Audit(passed, len(batches), checks, rejects, gold.rejected_facts, gold.sizes)

@@ -65,7 +65,9 @@ def totals(gold: Gold, spreads: Mapping[str, Spread | None], compute_s: float) -
     (row,) = grouped(gold.throughput, [], COUNTS) if len(gold.throughput) else [dict.fromkeys(COUNTS, 0)]
     counts = _counts(row)
     share = counts.burned / counts.started if counts.started else 0.0
-    return Totals(counts, counts.burned, share, compute_s, spreads["wait"], spreads["run"])
+    # A lake of an older version did not count the deaths of crash loops: whoever is dead has died.
+    deaths = max(counts.dead, gold.still_dead)
+    return Totals(counts, counts.burned, share, compute_s, spreads["wait"], spreads["run"], deaths, gold.still_dead)
 
 
 # --- Latency -----------------------------------------------------------------------------------------------------

@@ -89,6 +89,17 @@ def seconds(length_s: float | None) -> str:
     return f"{value:,.{1 if value < 99.5 else 0}f} d"
 
 
+def rate(number: float, span_s: float) -> str:
+    """12/s, 3.4/min, 7/h: by the shortest of these that gives one at least, and never by more than was looked at."""
+    found = NOTHING
+    for unit, length_s in (("s", 1), ("min", 60), ("h", 3600)):
+        if length_s <= span_s:
+            found = f"{compact(number * length_s / span_s)}/{unit}"
+            if number * length_s >= span_s:
+                break
+    return found
+
+
 def size(number: float) -> str:
     amount = float(number)
     for unit in ("B", "kB", "MB"):

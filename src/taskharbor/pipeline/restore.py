@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from taskharbor.core.clock import from_micros
 from taskharbor.core.errors import InvalidInput
-from taskharbor.pipeline import bronze, delta
+from taskharbor.pipeline import audit, bronze, delta, silver
 from taskharbor.pipeline.archive import Counted, Desk, Progress, opened, tell_nobody
 from taskharbor.pipeline.lake import LakeError
 from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY
@@ -48,7 +48,9 @@ class RestoreReport:
     """Of history, that came with the restored jobs."""
     by_status: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    """Ids that were asked for and that the lake has no finished job of."""
+    """Ids that were asked for and whose latest job the lake does not have as a finished one."""
+    earlier: int = 0
+    """Ids of which only an earlier job was selected. Their latest one is another, or did not end: they stay."""
     dry_run: bool = False
 
     def data(self) -> dict[str, Any]:
@@ -68,7 +70,8 @@ def restore(
     on_restored: Counted | None = None,
 ) -> RestoreReport:
     """Bring back finished jobs of this store from the lake: those named, those selected (by when they ended, queue,
-    type, tenant, status), or everything. Jobs that are in the store are left as they are, so it can be run again."""
+    type, tenant, status), or everything. Jobs that are in the store are left as they are, so it can be run again.
+    Where an id was used again, its latest job is meant: an earlier one is never put in its place."""
     if bool(ids) + (selection is not None) + everything != 1:
         raise InvalidInput("say what to restore: ids, a selection, or everything")
     with opened(url, lake, spark, progress) as desk:
@@ -83,17 +86,24 @@ def _restored(
         raise LakeError(f"the lake {desk.lake.root} has nothing of this store: check --url and --lake")
     desk.say("looking into the lake")
     finals = _finals(desk)
-    chosen = _latest(_selected(finals, ids, selection)).toArrow()
+    selected = _last(_selected(finals, ids, selection)).persist()
+    try:
+        chosen = _latest(desk, selected).toArrow()
+        report.earlier = selected.count() - chosen.num_rows
+    finally:
+        selected.unpersist()
     report.selected = chosen.num_rows
     report.missing = sorted(set(ids) - set(chosen["job_id"].to_pylist())) if ids else []
     wanted = _unknown(desk, chosen)
     report.known = chosen.num_rows - wanted.num_rows
-    if dry_run or not wanted.num_rows:
-        report.restored = wanted.num_rows
-        report.by_status = _by_status(wanted)
+    if not wanted.num_rows:
         return report
     jobs = desk.spark.createDataFrame(wanted.select(["job_id", "seq_no"])).withColumnRenamed("seq_no", "last_seq")
-    for portion in _portions(_jobs(desk, _facts(desk, finals, jobs))):
+    facts = _facts(desk, jobs)
+    if dry_run:
+        report.restored, report.rows, report.by_status = wanted.num_rows, facts.count(), _by_status(wanted)
+        return report
+    for portion in _portions(_jobs(desk, facts)):
         desk.lock.check()
         passed = desk.door.restore(portion)
         report.known += len(passed)
@@ -144,11 +154,21 @@ def _selected(finals: DataFrame, ids: list[str], selection: Selection | None) ->
     return finals
 
 
-def _latest(finals: DataFrame) -> DataFrame:
+def _last(finals: DataFrame) -> DataFrame:
     """One for each id: an id may have been used again once its first job was pruned."""
     from pyspark.sql import functions as F
 
     return finals.groupBy("job_id").agg(F.max("seq_no").alias("seq_no"), F.max_by("status", "seq_no").alias("status"))
+
+
+def _latest(desk: Desk, selected: DataFrame) -> DataFrame:
+    """Those behind whose end the lake knows nothing more of the id."""
+    from pyspark.sql import functions as F
+
+    rows = delta.read_table(desk.spark, desk.lake, BRONZE_HISTORY).where(F.col("store_id") == desk.store.store_id)
+    ends = rows.select("job_id", F.col("seq_no").alias("end")).join(selected.select("job_id"), "job_id", "left_semi")
+    last = ends.groupBy("job_id").agg(F.max("end").alias("end"))
+    return selected.join(last, "job_id").where("seq_no = end").drop("end")
 
 
 def _unknown(desk: Desk, chosen: Any) -> Any:
@@ -171,21 +191,11 @@ def _by_status(chosen: Any) -> dict[str, int]:
 # --- Their facts ----------------------------------------------------------------------------------------------------
 
 
-def _facts(desk: Desk, finals: DataFrame, jobs: DataFrame) -> DataFrame:
+def _facts(desk: Desk, jobs: DataFrame) -> DataFrame:
     """Every fact of these jobs up to the one they ended with, with times as microseconds."""
     from pyspark.sql import functions as F
 
     spark, lake = desk.spark, desk.lake
-    earlier = (
-        finals.select("job_id", "seq_no")
-        .join(jobs, "job_id")
-        .where("seq_no < last_seq")
-        .groupBy("job_id")
-        .agg(F.max("seq_no").alias("low"))
-    )
-    bounds = jobs.join(earlier, "job_id", "left").select(
-        "job_id", "last_seq", F.coalesce("low", F.lit(-1)).alias("low")
-    )
     files = delta.files_of(delta.open_table(lake, BRONZE_HISTORY), BRONZE_HISTORY)
     # First only where they are: few files hold the jobs of a few days.
     named = delta.frame(spark, lake, BRONZE_HISTORY, files, with_file=True).where(
@@ -196,7 +206,9 @@ def _facts(desk: Desk, finals: DataFrame, jobs: DataFrame) -> DataFrame:
     places = {unquote(row[0]).partition(root)[2] for row in found.collect()}
     chosen = [each for each in files if each.path in places]
     rows = delta.frame(spark, lake, BRONZE_HISTORY, chosen).where(F.col("store_id") == desk.store.store_id)
-    rows = rows.join(bounds, "job_id").where("seq_no > low and seq_no <= last_seq")
+    rows = rows.join(jobs, "job_id").where("seq_no <= last_seq")
+    own = silver.latest_life(audit.pieces(rows)).select("job_id", "seq_no")
+    rows = rows.join(own, ["job_id", "seq_no"], "left_semi")
     columns = [F.unix_micros(name).alias(name) if name in _TIMES else F.col(name) for name in FEED.fieldNames()]
     return rows.select(*columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,10 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from taskharbor.core.carrying import ORIGIN
 from taskharbor.core.errors import InvalidInput, StoreUnavailable
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.opening import open_driver, redacted
 from taskharbor.pipeline import bronze, delta
 from taskharbor.pipeline.bronze import SMALL_ROWS, Batch
-from taskharbor.pipeline.lake import Lake
+from taskharbor.pipeline.lake import Lake, LakeError
 from taskharbor.pipeline.lake_schemas import GOLD_AUDIT
 from taskharbor.pipeline.lock import LakeLock
 from taskharbor.pipeline.quality import Check, QualityFailed
@@ -134,6 +138,7 @@ def _runner(
         store_id = store.store_id  # a store that cannot be reached is heard of before Spark starts
         with LakeLock(lake) as lock:
             lake.create()
+            _refuse_moved(lake, url, store_id)
             objectives = _objectives(lake, slo)
             if spark is None:
                 from taskharbor.pipeline import session
@@ -145,6 +150,24 @@ def _runner(
                 yield _Runner(url, lake, store, store_id, own, lock, max_rows or MOST_ROWS, objectives, say, reject_bad)
             finally:
                 _make_active(spark)
+
+
+def _refuse_moved(lake: Lake, url: str, store_id: str) -> None:
+    """A store that was filled by a move has the history of the one before it, which this lake may have already."""
+    others = bronze.stores_of(lake) if bronze.last_batch(lake, store_id) is None else []
+    if not others:
+        return
+    driver = open_driver(url)
+    try:
+        note = driver.carrier().note(ORIGIN) if isinstance(driver, BaseDriver) else None
+    finally:
+        driver.close()
+    origin = json.loads(note) if note else {"store_id": None, "before": []}
+    if {origin["store_id"], *origin["before"]} & set(others):
+        raise LakeError(
+            f"{redacted(url)} was moved from a store whose history the lake {lake.root} has: it would be there twice. "
+            "Give the new store a lake of its own: all of the history is in it, from the beginning"
+        )
 
 
 def _objectives(lake: Lake, slo: str | Path | None) -> tuple[Objective, ...]:
@@ -203,7 +226,9 @@ class _Runner:
                     self.progress(f"batch {batch.number}: bronze")
                     self._tune(self.store.kind == "json" or self._is_small(batch))
                     self.lock.check()
-                    done = bronze.ingest(self.spark, self.lake, self.store, self.url, batch, report.run_id)
+                    done = bronze.ingest(
+                        self.spark, self.lake, self.store, self.url, batch, report.run_id, self.lock.check
+                    )
                 if done is None:
                     break
                 last = done
@@ -219,7 +244,9 @@ class _Runner:
         if last is not None and report.batches and last.number % EVERY_BATCHES == 0:
             self.progress("upkeep")
             with _timed(report, "upkeep"):
-                upkeep(self.lake)
+                kept = upkeep(self.lake)
+            if kept.waits_for:
+                self.progress(f"upkeep waits until a run has finished the batch of {', '.join(kept.waits_for)}")
         return report
 
     def _is_small(self, batch: Batch) -> bool:

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LAKE_VERSION: Final = 1
+LAKE_VERSION: Final = 2
 """Of the layout of the lake. An older lake is migrated, a newer one refused."""
 
 _TYPES: Final[dict[str, DataType]] = {

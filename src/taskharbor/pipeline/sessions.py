@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
+import shutil
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.errors import MissingExtra, TaskHarborError
+from taskharbor.pipeline import spark_log
 from taskharbor.pipeline.java import ensure_java
+from taskharbor.pipeline.java_process import start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_HERE: Final = Path(__file__).parent
 # Spark looks before it takes a value out of a batch; Arrow need not look again.
-_QUIET: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 SETTINGS: Final[dict[str, str]] = {
     "spark.app.name": "taskharbor",
@@ -28,7 +34,6 @@ SETTINGS: Final[dict[str, str]] = {
     **({"spark.python.unix.domain.socket.enabled": "true"} if hasattr(socket, "AF_UNIX") else {}),
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={_QUIET}",
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     # Whatever looks like a secret is starred out wherever Spark shows options and settings.
     "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|url",
@@ -53,13 +58,16 @@ def start(master: str = "local[*]", **config: Any) -> SparkSession:
     # Executors on this machine run the same Python as we do, with the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    settings = {**SETTINGS, **(LOCAL_SETTINGS if master.startswith("local") else {}), **_named(config)}
+    local = LOCAL_SETTINGS if master.startswith("local") else {}
+    settings = {**SETTINGS, **_places(), **local, **_named(config)}
     builder = builder_class()
     # "remote" is how Spark Connect is asked for.
     builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
+        if not _is_remote(master):
+            start_java({**settings, "spark.master": master})
         spark = builder.getOrCreate()
     except TaskHarborError:
         raise
@@ -70,11 +78,42 @@ def start(master: str = "local[*]", **config: Any) -> SparkSession:
     return teach(spark)
 
 
+def _is_remote(master: str) -> bool:
+    return master.startswith("sc://") or "SPARK_REMOTE" in os.environ or "SPARK_CONNECT_MODE_ENABLED" in os.environ
+
+
+def _places() -> dict[str, str]:
+    """Where a Spark that starts now writes its log, and tables without a place of their own: never into the directory
+    that somebody happens to stand in."""
+    from pyspark import SparkContext
+
+    log = spark_log.place()
+    options = f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"
+    if log is not None:
+        options = f"-Dlog4j2.configurationFile={(_HERE / 'log4j2-file.properties').as_uri()} "
+        options += shlex.quote(f"-Dtaskharbor.log={log}")
+    places = {"spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {options}"}
+    if SparkContext._active_spark_context is None:
+        warehouse = tempfile.mkdtemp(prefix="taskharbor-warehouse-")
+        atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+        places["spark.sql.warehouse.dir"] = warehouse
+    return places
+
+
 def teach(spark: SparkSession) -> SparkSession:
     from taskharbor.pipeline.source import TaskHarborSource
 
     spark.dataSource.register(TaskHarborSource)
+    activate(spark)
     return spark
+
+
+def activate(spark: SparkSession) -> None:
+    """Make it the session of this thread. Spark finds formats that are written in Python through that one only, and
+    a thread that did not start the session has none."""
+    java = getattr(spark, "_jvm", None)  # a session of Spark Connect has none, and needs none
+    if java is not None:
+        java.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _builder() -> Any:
@@ -108,4 +147,4 @@ def _explain(error: Exception) -> str:
         return "the cluster does not answer: is its master running at that address?"
     if "BindException" in text or "Can't assign requested address" in text:
         return "it may not listen on this machine's address: give driver_bindAddress='127.0.0.1'"
-    return (text.strip().splitlines() or [type(error).__name__])[0]
+    return spark_log.in_one_sentence(error)

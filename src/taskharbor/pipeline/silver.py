@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OUTCOMES: Final = ("succeeded", "retried", "dead", "released", "snoozed", "cancelled", "lapsed", "expired")
 BURNED: Final = ("retried", "dead", "lapsed")
 STATUSES: Final = ("ready", "inflight", "done", "dlq", "expired", "cancelled")
+FINAL: Final = ("done", "expired", "cancelled")
 NEGATIVE_WAIT: Final = "claimed before it was due"
 LIVE_DAY: Final = "1970-01-01"
 _KEY: Final = ["store_id", "job_id"]
@@ -67,6 +68,28 @@ def seconds(later: Column, earlier: Column) -> Column:
     return (F.unix_micros(later) - F.unix_micros(earlier)) / 1e6
 
 
+def waits_from() -> Column:
+    """When the wait of an attempt began: when its job was due, and never before the job was made.
+
+    A backfill may be due long before it is made. Only the fact with which a job ends says when that was; for others
+    that could matter, an id that holds a time (as ours do) tells.
+    """
+    from pyspark.sql import functions as F
+
+    digits = F.concat(F.substring("job_id", 1, 8), F.substring("job_id", 10, 4))
+    dated = (F.col("delivery") == 1) & F.col("job_id").rlike("^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-")
+    from_id = F.when(dated, F.timestamp_millis(F.conv(digits, 16, 10).cast("long")))
+    made = F.coalesce("created_at", from_id)
+    return F.greatest("due_at", F.when(made <= F.col("claimed_at"), made))  # which passes over nulls
+
+
+def never_began() -> Column:
+    """Whether a lease ended before anybody said that the attempt had begun: it lay in a worker that was lost."""
+    from pyspark.sql import functions as F
+
+    return (F.col("outcome") == "lapsed") & (F.col("started_at") <= F.col("claimed_at"))
+
+
 def facts(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
     """The usable facts, with the start of each attempt put right.
 
@@ -84,8 +107,8 @@ def facts(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
     )
     return timed.select(
         "*",
-        F.when(attempt, seconds(F.col("started_at"), F.col("due_at"))).alias("waited_s"),
-        F.when(attempt, seconds(F.col("at"), F.col("started_at"))).alias("ran_s"),
+        F.when(attempt, seconds(F.col("started_at"), waits_from())).alias("waited_s"),
+        F.when(attempt, F.when(never_began(), 0.0).otherwise(seconds(F.col("at"), F.col("started_at")))).alias("ran_s"),
         F.when(attempt, seconds(F.col("at"), F.col("claimed_at"))).alias("held_s"),
         fingerprint(F.col("error"), F.col("error_class")).alias("fingerprint"),
     )
@@ -116,9 +139,17 @@ def alone() -> Column:
     return F.col("final") & first
 
 
-def simple_jobs(facts: DataFrame, batch: int) -> DataFrame:
-    """The jobs that are over with their only fact."""
-    return _placed(_parts(facts.where(alone()), batch))
+def simple_jobs(facts: DataFrame, batch: int, not_alone: DataFrame | None = None) -> DataFrame:
+    """The jobs that are over with their only fact; without those of `not_alone`, whose ids were in use before."""
+    only = facts.where(alone())
+    return _placed(_parts(only if not_alone is None else only.join(not_alone, "job_id", "left_anti"), batch))
+
+
+def _others(facts: DataFrame, not_alone: DataFrame | None) -> DataFrame:
+    others = facts.where(~alone())
+    if not_alone is None:
+        return others
+    return others.unionByName(facts.where(alone()).join(not_alone, "job_id", "left_semi").select(*facts.columns))
 
 
 def _parts(facts: DataFrame, batch: int) -> DataFrame:
@@ -176,45 +207,74 @@ def is_small(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
-def merged_jobs(facts: DataFrame, known: DataFrame, batch: int) -> DataFrame:
+def _pieces(facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None) -> DataFrame:
+    return together(known.select(*JOBS.fieldNames()[:-2]), _parts(_others(facts, not_alone), batch))
+
+
+def merged_jobs(
+    facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None = None, *, lives: bool = False
+) -> DataFrame:
     """The other jobs: their facts of this batch, added to what is known of them; and those known that nothing new is
-    said of, as they are."""
+    said of, as they are. With `lives`, some ids may have been used again: their latest job counts."""
     from pyspark.sql import functions as F
 
-    columns = JOBS.fieldNames()[:-2]
-    new = _parts(facts.where(~alone()), batch)
+    pieces = _pieces(facts, known, batch, not_alone)
+    pieces = latest_life(pieces) if lives else pieces
     latest = [
         "type", "queue", "tenant_id", "priority", "status", "code", "last_error", "fingerprint", "last_at", "ended_at",
     ]  # fmt: skip
     sums = ["attempts", "failures", "waited_s", "ran_s", "cost_s", "wasted_s"]
-    merged = (
-        together(known.select(*columns), new)
-        .groupBy(*_KEY)
-        .agg(
-            F.max("batch").alias("batch"),
-            F.min("known_batch").alias("known_batch"),
-            *(F.max_by(name, "seq_no").alias(name) for name in latest),
-            *(F.sum(name).alias(name) for name in sums),
-            F.max("deliveries").alias("deliveries"),
-            F.min("created_at").alias("created_at"),
-            F.min("first_started_at").alias("first_started_at"),
-            F.max("seq_no").alias("seq_no"),
-        )
+    merged = pieces.groupBy(*_KEY).agg(
+        F.max("batch").alias("batch"),
+        F.min("known_batch").alias("known_batch"),
+        *(F.max_by(name, "seq_no").alias(name) for name in latest),
+        *(F.sum(name).alias(name) for name in sums),
+        F.max("deliveries").alias("deliveries"),
+        F.min("created_at").alias("created_at"),
+        F.min("first_started_at").alias("first_started_at"),
+        F.max("seq_no").alias("seq_no"),
     )
     return _placed(merged)
 
 
-def _may_have_been_dead() -> Column:
-    """Only a job that was delivered before can have been in the DLQ."""
+_BORN: Final = "born_at"
+
+
+def _lives(pieces: DataFrame) -> DataFrame:
+    """With the place at which the latest life of each id began, 0 for the first.
+
+    An id may be used again once its job was pruned or purged. Then something is said behind the end of a job, or its
+    deliveries begin anew, or it ends with another time at which it was made.
+    """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    return (F.col("delivery") > 1) | F.col("attempt_no").isNull()
+    lane = Window.partitionBy(*_KEY).orderBy("seq_no")
+    ahead = lane.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    everything = lane.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    last = {name: F.lag(name).over(lane) for name in ("status", "deliveries", "attempts", "created_at")}
+    delivered, attempt = F.col("deliveries"), F.col("attempts") > 0
+    again = (delivered < last["deliveries"]) | ((delivered == last["deliveries"]) & attempt & (last["attempts"] > 0))
+    made = F.first("created_at", ignorenulls=True).over(ahead)
+    born = last["status"].isin(*FINAL) | again | (made != last["created_at"])
+    begun = pieces.withColumn(_BORN, F.when(born, F.col("seq_no")))
+    return begun.withColumn(_BORN, F.coalesce(F.max(_BORN).over(everything), F.lit(0).cast("long")))
 
 
-def revived(facts: DataFrame, live: DataFrame, dead: DataFrame) -> DataFrame:
-    """The dead jobs of which there is news, and which are therefore not dead any more, or again."""
-    candidates = facts.where(~alone() & _may_have_been_dead()).select(*_KEY).distinct().join(live, _KEY, "left_anti")
-    return dead.join(candidates, _KEY, "left_semi")
+def latest_life(pieces: DataFrame) -> DataFrame:
+    """What belongs to the latest job of each id, from rows with the columns of silver/jobs, whole jobs or facts."""
+    from pyspark.sql import functions as F
+
+    return _lives(pieces).where(F.col("seq_no") >= F.col(_BORN)).drop(_BORN)
+
+
+def superseded(facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None) -> int:
+    """The attempts of earlier lives, which the jobs do not count any more. They are in silver/attempts as before."""
+    from pyspark.sql import functions as F
+
+    early = _lives(_pieces(facts, known, batch, not_alone)).where(F.col("seq_no") < F.col(_BORN))
+    [row] = early.agg(F.coalesce(F.sum("attempts"), F.lit(0)).alias("attempts")).collect()
+    return int(row["attempts"])
 
 
 def _hour(time: str) -> Column:
@@ -234,7 +294,6 @@ def profile(bronze: DataFrame, reject_bad: bool = False) -> dict[str, Any]:
         fault(reject_bad).isNull().alias("usable"),
         F.col("attempt_no").isNotNull().alias("attempt"),
         (~alone()).alias("other"),
-        _may_have_been_dead().alias("again"),
     )  # fmt: skip
     usable = F.col("usable")
     attempt, other = usable & F.col("attempt"), usable & F.col("other")
@@ -244,7 +303,6 @@ def profile(bronze: DataFrame, reject_bad: bool = False) -> dict[str, Any]:
         F.count_if(attempt).alias("attempts"),
         F.count_if(usable & F.col("is_final")).alias("final"),
         F.count_if(other).alias("other"),
-        F.count_if(other & F.col("again")).alias("again"),
         F.collect_set(F.when(usable, _hour("at"))).alias("ended"),
         F.collect_set(F.when(usable, _hour("created_at"))).alias("created"),
         F.count_if(attempt & (F.col("claimed_at") < F.col("due_at"))).alias("negative_waits"),

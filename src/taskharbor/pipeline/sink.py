@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 from taskharbor.core.ids import new_id
+from taskharbor.pipeline.loading_progress import note
 from taskharbor.pipeline.rejects import keeper
 from taskharbor.pipeline.sink_options import Plan, plan
 from taskharbor.pipeline.sink_rows import check_batch
@@ -140,10 +141,11 @@ def stage(plan: Plan, batches: Iterator[pa.RecordBatch], run_id: str, identity: 
             if checked.rejects:
                 reasons += [reason for _, reason in checked.rejects[: _SHOWN - len(reasons)]]
                 if plan.failfast:
-                    raise RowsRefused(f"a row was refused, and the mode is failfast: {reasons[0]}")
+                    raise RowsRefused(f"a row was refused, so nothing is loaded (failfast): {reasons[0]}")
             attempt.add(checked)
             accepted += checked.rows
             rejected += len(checked.rejects)
+            note(plan.report, f"{attempt.number:x}", accepted + rejected)
         number = attempt.number
     return Staged(run_id, number, accepted, rejected, tuple(reasons))
 
@@ -166,7 +168,7 @@ def publish(plan: Plan, run_id: str, messages: Sequence[WriterCommitMessage | No
     def kept(rows: Any) -> None:
         listed = list(rows)
         if keep is None or plan.failfast:
-            raise refused(len(listed), [reason for _, reason in listed[:_SHOWN]])
+            raise refused(len(listed), [reason for _, reason in listed[:_SHOWN]], failfast=plan.failfast)
         keep.write(listed)
 
     done = staging.publish(run_id, [message.attempt for message in staged], accepted, rejected, kept)
@@ -180,12 +182,15 @@ def publish(plan: Plan, run_id: str, messages: Sequence[WriterCommitMessage | No
     return report
 
 
-def refused(count: int, reasons: Sequence[str]) -> RowsRefused:
+def refused(count: int, reasons: Sequence[str], *, failfast: bool = False) -> RowsRefused:
     shown = "; ".join(reasons)
-    return RowsRefused(
-        f"{count:,} rows were refused, and nothing was published: {shown}. Give rejects=DIRECTORY or lake=DIRECTORY "
-        "to keep such rows there and load the rest"
+    what = "1 row was refused" if count == 1 else f"{count:,} rows were refused"
+    cure = (
+        "That is what failfast asks for: without it such rows are kept in the rejects, and the rest is loaded"
+        if failfast
+        else "Give rejects=DIRECTORY or lake=DIRECTORY to keep such rows there and load the rest"
     )
+    return RowsRefused(f"{what}, and nothing was published: {shown}. {cure}")
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.errors import InvalidInput, InvalidPayload, TaskHarborError
 from taskharbor.core.ids import new_ids
 from taskharbor.core.intake import Admitted, admit, dedupe_scope
 from taskharbor.core.model import DEFAULT_QUEUE, DEFAULT_TENANT, NewJob
-from taskharbor.pipeline.sink_options import Plan
+from taskharbor.pipeline.sink_options import FIELDS, Plan, TaskRules
 from taskharbor.pipeline.sink_values import (
     arguments_payload,
     check_json,
@@ -130,18 +130,19 @@ def _row_by_row(batch: pa.RecordBatch, plan: Plan, identity: str, now: datetime)
     columns: dict[str, Any] = {name: [getattr(job, name) for job in kept] for name in STAGED}
     if plan.scope is not None:
         columns["dedupe_scope"] = None
-    for name in ("type", "queue", "tenant_id", "priority", "timeout_nanos", "max_attempts", "meta"):
-        field = "timeout" if name == "timeout_nanos" else name
-        if field not in plan.columns:
-            columns[name] = None
-    for name in ("run_at", "expires_at"):
-        if name not in plan.columns:
-            columns[name] = None
+    if not plan.varies:
+        for name in FIELDS:
+            if name not in plan.columns:
+                columns["timeout_nanos" if name == "timeout" else name] = None
     return Checked(columns, len(kept), rejects)
 
 
 def _admitted(row: dict[str, Any], plan: Plan, start: Any, now: datetime) -> Admitted:
-    fields = dict(plan.constants)
+    type = (row["type"] or "") if "type" in plan.columns else plan.constants["type"]
+    rules = plan.tasks.get(type)
+    if plan.tasks and rules is None and type:
+        raise InvalidInput(f"the application has no task {type!r}")
+    fields = plan.fields(type)
     for name in plan.columns:
         value = row[name]
         if value is None:
@@ -151,7 +152,7 @@ def _admitted(row: dict[str, Any], plan: Plan, start: Any, now: datetime) -> Adm
         fields[name] = meta_value(value) if name == "meta" else value
     if "type" not in fields:
         fields["type"] = ""  # refused by intake, in its own words
-    payload = _payload(row, plan)
+    payload = _payload(row, plan, rules)
     given = key_text(tuple(row[name] for name in plan.key_columns)) if plan.key_columns else None
     job = NewJob(payload=payload, idempotency_key=given, unique=plan.unique, **fields)
     [admitted] = admit([job], now, plan.limits).fresh
@@ -170,24 +171,38 @@ def _stable(value: Any) -> Any:
     return sorted(value.items()) if isinstance(value, dict) else value
 
 
-def _payload(row: dict[str, Any], plan: Plan) -> bytes:
+def _payload(row: dict[str, Any], plan: Plan, rules: TaskRules | None) -> bytes:
     if plan.payload == "payload":
         value = row["payload"]
         if value is None:
             return b"{}"
         return text_payload(value) if isinstance(value, str) else bytes(value)
-    if plan.payload == "args":
-        return arguments_payload(row["args"])
-    return arguments_payload({name: row[name] for name in plan.arguments})
+    values = row["args"] if plan.payload == "args" else {name: row[name] for name in plan.arguments}
+    if rules is not None or plan.omit_nulls:
+        values = _without_nulls(values or {}, plan, rules or TaskRules())
+    return arguments_payload(values)
+
+
+def _without_nulls(values: dict[str, Any], plan: Plan, rules: TaskRules) -> dict[str, Any]:
+    """The arguments, less the nulls for which a default of the task counts, and what is key only."""
+    for name in rules.needed:
+        if values.get(name) is None:
+            raise InvalidPayload(f"the argument {name!r} is null, and the task needs a value")
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in rules.left_out and (value is not None or not (plan.omit_nulls or name in rules.optional))
+    }
 
 
 def new_job(staged: dict[str, Any], plan: Plan) -> NewJob:
     """A staged row as a job for `enqueue`, on stores that are published through the contract. A row without a key of
     its own gets its content's."""
-    constants = plan.constants
+    type = staged["type"] or plan.constants["type"]
+    constants = plan.fields(type)
     nanos = staged["timeout_nanos"]
     return NewJob(
-        type=staged["type"] or constants["type"],
+        type=type,
         payload=staged["payload"],
         queue=staged["queue"] or constants.get("queue", DEFAULT_QUEUE),
         tenant_id=staged["tenant_id"] or constants.get("tenant_id", DEFAULT_TENANT),
@@ -208,7 +223,7 @@ def _or(value: Any, other: Any) -> Any:
 
 def defaults(plan: Plan, now: datetime) -> dict[str, Any]:
     """What stands for the columns that staging leaves empty: the options, checked, else what every job has."""
-    fields = {"type": "t", **plan.constants}
+    fields = {"type": "t", **plan.fields()}
     expires_at = fields.pop("expires_at", None)
     [job] = admit([NewJob(**fields)], now, plan.limits).fresh
     values = {name: getattr(job, name) for name in ("type", "queue", "tenant_id", "priority", "timeout_nanos", "meta")}

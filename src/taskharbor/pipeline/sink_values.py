@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -104,5 +105,14 @@ def plain(value: Any) -> Any:
 
 
 def row_json(row: dict[str, Any]) -> str:
-    """A refused row, whatever it holds."""
-    return json.dumps(plain(row), ensure_ascii=False, default=str).replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    """A refused row, whatever it holds, as strict JSON: NaN and the infinities, which JSON lacks, as texts."""
+    text = json.dumps(_finite(plain(row)), ensure_ascii=False, allow_nan=False, default=str)
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list) else value

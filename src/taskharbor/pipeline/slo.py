@@ -32,6 +32,17 @@ class Objective:
 
 
 DEFAULT: Final = (Objective(),)
+LEAST_ATTEMPTS: Final = 20
+LEAST_BAD: Final = 5
+
+
+def is_enough(good: int, total: int, target: float) -> bool:
+    """Whether so many attempts say anything about a promise.
+
+    That takes some twenty, and as many as the promise allows one bad one among; else a single one decides. Fewer are
+    enough where five have been bad: that is no chance.
+    """
+    return total - good >= LEAST_BAD or total >= max(LEAST_ATTEMPTS, round(1 / (1 - target), 6))
 
 
 def read_objectives(path: Path) -> tuple[Objective, ...]:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from taskharbor.core.clock import to_micros, utc_now
 from taskharbor.core.contract import Driver
@@ -24,7 +24,10 @@ from taskharbor.drivers.opening import open_driver, parse_url
 from taskharbor.pipeline.sink_options import Plan
 from taskharbor.pipeline.sink_rows import STAGED, Checked, new_job
 from taskharbor.pipeline.sink_values import row_json
-from taskharbor.pipeline.staging import KeepRejects, Published, Staging, gone, new_attempt, run_number
+from taskharbor.pipeline.staging import KeepRejects, Published, Staging, expired, gone, new_attempt, run_number
+
+if TYPE_CHECKING:
+    from taskharbor.drivers.jsonfile import JsonDriver
 
 PORTION: Final = 5_000
 
@@ -65,6 +68,11 @@ class FileStaging(Staging):
         with closing(open_driver(self.plan.url)) as driver:
             if self._scheme == "sqlite":
                 done = self._in_one_transaction(driver, run_id, attempts, accepted, rejected, keep)
+            elif self.plan.failfast or not (self.plan.rejects or self.plan.lake):
+                # A row that is refused only now must leave nothing behind, so all of it is one operation of the
+                # store, for which others have to wait; else they get their turn between the portions.
+                with cast("JsonDriver", driver)._writing():
+                    done = self._portions(driver, None, run_id, attempts, accepted, keep)
             else:
                 done = self._portions(driver, None, run_id, attempts, accepted, keep)
         self.discard(run_id)
@@ -167,7 +175,8 @@ def enqueue_each(driver: Driver, jobs: list[NewJob], connection: Any, bad: list[
         if len(jobs) == 1:
             job = jobs[0]
             shown = {"type": job.type, "key": job.idempotency_key, "payload": job.payload.decode("utf-8", "replace")}
-            bad.append((row_json(shown), f"{type(error).__name__}: {error}"))
+            late = isinstance(error, AlreadyExpired)  # whose own words have the time in them, another at each try
+            bad.append((row_json(shown), expired(job.expires_at) if late else f"{type(error).__name__}: {error}"))
             return
         middle = len(jobs) // 2
         yield from enqueue_each(driver, jobs[:middle], connection, bad)

@@ -73,8 +73,9 @@ class MysqlStaging(Staging):
         nonce = new_tokens(1)[0]
         params = {**params, "taken_by": nonce}
         session.run("publish_keys", **params)
-        bad = [(row_json(_shown(row)), expired(row[2])) for row in session.rows("staged_late", **params)]
-        bad += [(row_json(_shown(row)), conflict(row[2], row[3])) for row in session.rows("staged_conflicts", **params)]
+        late, conflicts = session.rows("staged_late", **params), session.rows("staged_conflicts", **params)
+        bad = [(row_json(_shown(row[0], row[1], row[3])), expired(row[2])) for row in late]
+        bad += [(row_json(_shown(*row[:3])), conflict(row[2], row[3])) for row in conflicts]
         if rejected:
             bad += [(bytes(row[0]).decode(), row[1]) for row in session.rows("staged_rejects", **params)]
         if bad:
@@ -136,6 +137,7 @@ def _values(given: Any, count: int) -> list[Any]:
     return [sql_time(value) if isinstance(value, datetime) else value for value in values]
 
 
-def _shown(row: Sequence[Any]) -> dict[str, Any]:
-    """A staged job that cannot be published, as its reject shows it."""
-    return {"id": row[0], "payload": bytes(row[1]).decode("utf-8", "replace"), "key": row[2]}
+def _shown(id: Any, payload: Any, key: Any) -> dict[str, Any]:
+    """A staged job that cannot be published, as its reject shows it: the same each time that it is tried."""
+    shown = {"key": key} if key else {"id": id}
+    return {**shown, "payload": bytes(payload).decode("utf-8", "replace")}

@@ -106,11 +106,11 @@ class PostgresStaging(Staging):
             cursor.execute(self._sql["publish_keys"], params)
             taken = cursor.rowcount
         late = [] if soonest is None or soonest > params["now"] else self._rows(cursor, "staged_late", params)
-        bad: list[tuple[str, str]] = [(row_json(_shown(row)), expired(row[2])) for row in late]
+        bad: list[tuple[str, str]] = [(row_json(_shown(row[0], row[1], row[3])), expired(row[2])) for row in late]
         if keyed and taken < keyed:
             self._rows(cursor, "retake_keys", params)
             conflicts = self._rows(cursor, "staged_conflicts", params)
-            bad += [(row_json(_shown(row)), conflict(row[2], row[3])) for row in conflicts]
+            bad += [(row_json(_shown(*row[:3])), conflict(row[2], row[3])) for row in conflicts]
         if rejected:
             bad += [(text, reason) for text, reason in self._rows(cursor, "staged_rejects", params)]
         if bad:
@@ -125,7 +125,7 @@ class PostgresStaging(Staging):
             published = self._insert(cursor, params)
         if published:
             params["channel"] = f"{self._prefix}jobs"
-            several = "queue" in self.plan.columns
+            several = "queue" in self.plan.columns or self.plan.varies
             params["queues"] = (
                 [row[0] for row in self._rows(cursor, "staged_queues", params)] if several else [params["queue"]]
             )
@@ -229,6 +229,7 @@ def _prepare(cursor: psycopg.Cursor[Any]) -> None:
     cursor.execute("SELECT set_config('jit', 'off', true), set_config('work_mem', '128MB', true)")
 
 
-def _shown(row: Sequence[Any]) -> dict[str, Any]:
-    """A staged job that cannot be published, as its reject shows it."""
-    return {"id": row[0], "payload": bytes(row[1]).decode("utf-8", "replace"), "key": row[2]}
+def _shown(id: Any, payload: Any, key: Any) -> dict[str, Any]:
+    """A staged job that cannot be published, as its reject shows it: the same each time that it is tried."""
+    shown = {"key": key} if key else {"id": id}
+    return {**shown, "payload": bytes(payload).decode("utf-8", "replace")}

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
-from taskharbor.pipeline import audit, delta, quality, silver
+from taskharbor.pipeline import audit, delta, quality, reuse, silver
 from taskharbor.pipeline.bronze import Batch, files_of_batch, new_tag
 from taskharbor.pipeline.delta import DataFile
+from taskharbor.pipeline.ended_ids import EndedIds
 from taskharbor.pipeline.gold import WHOLE_DAY, GoldTable, News, gold_tables, merged
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import (
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 4
 """Tables that are worked on at the same time: each needs Spark only now and then."""
-FEW_DEAD: Final = 10_000
-"""So many dead jobs are written again sooner than searched."""
 
 
 def say_nothing(stage: str) -> None:
@@ -55,6 +53,8 @@ class _Change:
     note: Mapping[str, Any] = field(default_factory=dict)
     done: bool = False
     """An earlier run made this commit."""
+    first: Callable[[], None] | None = None
+    """To be done right before the commit; once more is no harm."""
 
 
 @dataclass
@@ -121,30 +121,52 @@ class Steps:
         number = self.batch.number
         table = delta.open_table(self.lake, SILVER_JOBS)
         if self._has(SILVER_JOBS):
-            note = delta.last_note(table, self.batch.store_id, number)
-            assert note is not None, "the log is cleaned only when nothing is under way"
+            note = delta.last_note(self.lake, SILVER_JOBS, self.batch.store_id, number)
+            assert note is not None, "it is kept, and the log is cleaned only when nothing is under way"
             return _Change(SILVER_JOBS, [], note=note, done=True)
-        known: list[DataFile] = []
-        rows = silver.simple_jobs(facts, number)
-        if self.profile["other"]:
-            known = self._known_files(facts, delta.files_of(table, SILVER_JOBS))
-            rows = rows.unionByName(silver.merged_jobs(facts, self._frame(SILVER_JOBS, known), number))
+        ended = EndedIds(self.lake, self.batch.store_id, number)
+        reused = reuse.look(self.lake, self._files(BRONZE_HISTORY), ended)
+        not_alone = self._ids(reused.not_alone) if reused.not_alone else None
+        lives = bool(reused.ended) or reused.within
+        remove: list[DataFile] = []
+        known: DataFrame | None = None
+        rows = silver.simple_jobs(facts, number, not_alone)
+        if self.profile["other"] or not_alone is not None:
+            remove, over, gone = self._known_files(delta.files_of(table, SILVER_JOBS), reused.ended)
+            known = self._frame(SILVER_JOBS, remove)
+            if over:
+                # Of finished jobs only those whose ids are in use again: the files may be large.
+                rest, ids = self._frame(SILVER_JOBS, over), self._ids(gone)
+                mine = rest["store_id"] == self.batch.store_id
+                known = known.unionByName(rest.where(mine).join(ids, "job_id", "left_semi").select(*known.columns))
+                rows = rows.unionByName(rest.where(~mine).select(*rows.columns))
+                rows = rows.unionByName(rest.where(mine).join(ids, "job_id", "left_anti").select(*rows.columns))
+                remove = [*remove, *over]
+            rows = rows.unionByName(silver.merged_jobs(facts, known, number, not_alone, lives=lives))
         files = self._written(SILVER_JOBS, rows)
-        return _Change(SILVER_JOBS, files, known, {"totals": quality.job_totals(self.lake, files, known)})
+        totals = quality.job_totals(self.lake, files, remove)
+        if lives and known is not None and totals["attempts"] != self.profile["attempts"]:
+            totals["superseded"] = silver.superseded(facts, known, number, not_alone)
+        return _Change(SILVER_JOBS, files, remove, {"totals": totals}, first=lambda: ended.add(reused.ending))
 
-    def _known_files(self, facts: DataFrame, files: Sequence[DataFile]) -> list[DataFile]:
-        """Where the jobs are that the batch may have news of: all live ones, and the dead that were revived."""
-        known = delta.chosen(files, {"state": ["live"]})
-        dead = delta.chosen(files, {"state": ["dead"]})
-        if not dead or not self.profile["again"]:
-            return known
-        if sum(each.rows for each in dead) <= FEW_DEAD:
-            return [*known, *dead]
-        live = self._frame(SILVER_JOBS, known).select("store_id", "job_id")
-        rows = delta.frame(self.spark, self.lake, SILVER_JOBS, dead, with_file=True)
-        again = silver.revived(facts, live, rows.select("store_id", "job_id", delta.FILE)).select(delta.FILE).distinct()
-        names = [unquote(row[0]) for row in again.collect()]
-        return [*known, *(each for each in dead if any(name.endswith("/" + each.path) for name in names))]
+    def _known_files(
+        self, files: Sequence[DataFile], ended: frozenset[str]
+    ) -> tuple[list[DataFile], list[DataFile], frozenset[str]]:
+        """Where the jobs are that the batch may have news of: all live ones and the dead that it has news of; and
+        those of finished jobs whose ids are in use again, with these ids."""
+        live, dead, final = (delta.chosen(files, {"state": [state]}) for state in ("live", "dead", "final"))
+        if not ended:
+            return live, [], ended
+        store_id = self.batch.store_id
+        _, left = reuse.holding(self.lake, live, store_id, ended)  # sent back in an earlier batch
+        revived, left = reuse.holding(self.lake, dead, store_id, left)
+        again, missing = reuse.holding(self.lake, final, store_id, left)
+        return [*live, *revived], again, left - missing
+
+    def _ids(self, ids: frozenset[str]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return F.broadcast(self.spark.createDataFrame([(id,) for id in sorted(ids)], "job_id string"))
 
     def _known_jobs(self) -> DataFrame:
         rows = self._frame(SILVER_JOBS, self._files(SILVER_JOBS))
@@ -199,6 +221,10 @@ class Steps:
         if change.done:
             return
         self.allowed()
+        if change.note:
+            delta.keep_note(self.lake, change.spec, self.batch.store_id, self.batch.number, change.note)
+        if change.first is not None:
+            change.first()
         delta.commit(
             self.lake,
             change.spec,

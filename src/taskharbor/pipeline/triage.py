@@ -5,6 +5,7 @@ Spark reads the DLQ of the store as it is now, and of it only what is needed: no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,13 @@ _COLUMNS: Final = ("id", "type", "queue", "tenant_id", "code", "reason", "last_e
 _SAMPLE_TEXT: Final = 2_000
 _TOP: Final = 5
 _RADIUS: Final = ("type", "queue", "tenant_id")
+
+Progress = Callable[[str], None]
+"""Hears what is being done."""
+
+
+def tell_nobody(stage: str) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,10 @@ def triage(
     selection: Selection = EVERYTHING,
     lake: str | Path | None = None,
     spark: SparkSession | None = None,
+    progress: Progress | None = None,
 ) -> Triage:
     """The dead jobs of a store in clusters. With a lake, also what it knows of each."""
+    say = progress or tell_nobody
     with open_store(url) as store:
         store_id = store.store_id  # a store that cannot be reached is heard of before Spark starts
     checked = None
@@ -98,14 +108,17 @@ def triage(
 
         checked = Lake(lake)
         checked.check()
+    say("starting Spark")
     session = ready_session(spark)
+    say("reading the DLQ")
     rows = clustered(dead_letters(session, url, selection)).persist()
     try:
-        found = clusters_of(rows)
+        found = clusters_of(rows, say)
     finally:
         rows.unpersist()
     if checked is None or not found.clusters:
         return found
+    say("asking the lake")
     known = _known_failures(session, checked, store_id, [each.fingerprint for each in found.clusters])
     told = tuple(_with(cluster, known.get(cluster.fingerprint)) for cluster in found.clusters)
     return Triage(found.dead, told, found.clusters_in_all)
@@ -163,7 +176,7 @@ def clustered(rows: DataFrame) -> DataFrame:
     ).drop("head", "tail")  # fmt: skip
 
 
-def clusters_of(rows: DataFrame) -> Triage:
+def clusters_of(rows: DataFrame, say: Progress = tell_nobody) -> Triage:
     """The clusters of rows that `clustered` made."""
     from pyspark.sql import functions as F
 
@@ -179,6 +192,7 @@ def clusters_of(rows: DataFrame) -> Triage:
     top = summary.orderBy(F.desc("size"), "cluster").limit(MOST_CLUSTERS).collect()
     if not top:
         return Triage(0, ())
+    say(f"looking at {total[1]:,} dead jobs in {total[0]:,} clusters")
     told = rows.where(F.col("cluster").isin([row["cluster"] for row in top]))
     radius, samples = _radius(told), _samples(told)
     clusters = tuple(

@@ -16,7 +16,16 @@ from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import JobFilter
 from taskharbor.drivers.opening import open_driver
 from taskharbor.pipeline.store import EVERYTHING, Selection, open_store
-from taskharbor.pipeline.triage import ID_DIGITS, Triage, clustered, clusters_of, dead_letters, ready_session
+from taskharbor.pipeline.triage import (
+    ID_DIGITS,
+    Progress,
+    Triage,
+    clustered,
+    clusters_of,
+    dead_letters,
+    ready_session,
+    tell_nobody,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +41,10 @@ class Redriven:
     """What a redrive did."""
 
     cluster: str
+    size: int = 0
+    """Of the cluster, when it was looked at."""
     chosen: int = 0
+    """Of these, the ones to redrive: all, or as many as the limit allows."""
     redriven: int = 0
     gone: int = 0
     """Jobs that were not in the DLQ any more when their turn came."""
@@ -57,6 +69,7 @@ def redrive_cluster(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     on_moved: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Redriven:
     """Redrive the jobs that are in the cluster now, the oldest id first, at most `rate` a second.
 
@@ -64,8 +77,14 @@ def redrive_cluster(
     """
     with open_store(url) as store:
         _ = store.store_id  # a store that cannot be reached is heard of before Spark starts
-    name, ids = _chosen(clustered(dead_letters(ready_session(spark), url, selection)), cluster.strip().lower(), limit)
-    report = Redriven(name[:ID_DIGITS], len(ids), dry_run=dry_run, sample=ids.slice(0, _SAMPLE).to_pylist())
+    say = progress or tell_nobody
+    say("starting Spark")
+    session = ready_session(spark)
+    say("reading the DLQ")
+    name, found = _members(clustered(dead_letters(session, url, selection)), cluster.strip().lower())
+    ids = found.slice(0, limit)
+    sample = ids.slice(0, _SAMPLE).to_pylist()
+    report = Redriven(name[:ID_DIGITS], len(found), len(ids), dry_run=dry_run, sample=sample)
     if dry_run:
         return report
     with closing(open_driver(url)) as driver:
@@ -100,7 +119,7 @@ def _move(
     report.seconds = round(clock() - began, 3)
 
 
-def _chosen(rows: DataFrame, name: str, limit: int | None) -> tuple[str, Any]:
+def _members(rows: DataFrame, name: str) -> tuple[str, Any]:
     """The cluster's whole name, and its ids as they are now: one Arrow array, however many there are."""
     from pyspark.sql import functions as F
 
@@ -113,7 +132,7 @@ def _chosen(rows: DataFrame, name: str, limit: int | None) -> tuple[str, Any]:
         raise _unknown(name, clusters_of(rows))
     if len(names) > 1:
         raise InvalidInput(f"{name} may be {' or '.join(names)}: write more of it")
-    return names[0], found["id"].slice(0, limit)
+    return names[0], found["id"]
 
 
 def _unknown(name: str, found: Triage) -> InvalidInput:

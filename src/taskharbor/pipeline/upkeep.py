@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from taskharbor.pipeline import delta
-from taskharbor.pipeline.bronze import tag_of
+from taskharbor.pipeline.bronze import stores_of, tag_of
 from taskharbor.pipeline.lake import Lake
-from taskharbor.pipeline.lake_schemas import TABLES
+from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, GOLD_AUDIT, TABLES
 
 EVERY_BATCHES: Final = 20
 """A run looks after the lake each time so many batches have come."""
@@ -18,17 +18,30 @@ SMALL_FILES: Final = 8
 KEPT_HOURS: Final = 168
 """How long files stay that are no longer part of a table: readers of an older version, and time travel, need them."""
 
+_ENDS: Final = (BRONZE_HISTORY, GOLD_AUDIT)
+"""Where a batch comes in, and what has it last."""
+
 
 @dataclass
 class Upkeep:
     compacted: dict[str, int] = field(default_factory=dict)
     """Files that were made into fewer, by table."""
     removed: dict[str, int] = field(default_factory=dict)
+    waits_for: list[str] = field(default_factory=list)
+    """Stores with a batch that is half-way: nothing was done, because finishing that takes its files as they are."""
+
+
+def under_way(lake: Lake) -> list[str]:
+    """The stores whose last batch is in bronze and not through."""
+    last, through = ({id: delta.batch_of(lake, spec, id) for id in stores_of(lake)} for spec in _ENDS)
+    return [id for id in last if last[id] > through[id]]
 
 
 def upkeep(lake: Lake, *, kept_hours: int = KEPT_HOURS, small_files: int = SMALL_FILES) -> Upkeep:
-    """Compact and vacuum every table. The caller holds the lock, and no batch is under way."""
-    done = Upkeep()
+    """Compact and vacuum every table, unless a batch is half-way, of whatever store. The caller holds the lock."""
+    done = Upkeep(waits_for=under_way(lake))
+    if done.waits_for:
+        return done
     for spec in TABLES.values():
         table = delta.open_table(lake, spec)
         crowded: dict[tuple[tuple[str, str | None], ...], int] = {}

@@ -65,6 +65,8 @@ def work(
     py_files: Sequence[str] = (),
     lease_s: float = LEASE_S,
     grace_s: float = GRACE_S,
+    log_level: str = "warning",
+    log_format: str = "text",
     stop: threading.Event | None = None,
     progress: Callable[[Seen], None] | None = None,
     say: Callable[[str], None] | None = None,
@@ -75,6 +77,7 @@ def work(
     `slots` jobs of each queue run at once, spread over `tasks` Spark tasks (as many as Spark has cores). The store is
     that of the application unless `url` is given. SIGTERM, Ctrl-C or `stop` end it: handlers have `grace_s` to finish,
     and what does not goes back; a second signal cuts that short. `progress` is called with what the store says.
+    Executors log on their standard error, each line with its job and worker.
     """
     names = [queues] if isinstance(queues, str) else list(dict.fromkeys(queues))
     for what, number in (("slots", slots), ("tasks", tasks), ("for_s", for_s), ("lease_s", lease_s)):
@@ -99,6 +102,7 @@ def work(
         with tempfile.TemporaryDirectory(prefix="taskharbor-") as temporary:
             ship(spark, app, py_files, Path(temporary))
             crew = _Crew(spark, driver, store_url, app, names, lease_s, grace_s, progress or _silent, say or _silent)
+            crew.log = (log_level, log_format)
             with crew:
                 return crew.run(shares(slots, tasks or cores(spark)), for_s, stop or threading.Event())
 
@@ -165,6 +169,7 @@ class _Crew:
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
         self._caller = Caller(host, self._context.getConf().get("spark.driver.bindAddress") or host)
         self._ledger = Ledger(url, self.run_name)
+        self.log = ("warning", "text")
         self._signals = 0
         self._told = 0
         self._ticked = 0.0
@@ -194,6 +199,7 @@ class _Crew:
             self._grace_s,
             ends_at,
             self._caller.address,
+            *self.log,
         )
         with self._listening(stop):
             report.ended = self._rounds(order, report, stop)

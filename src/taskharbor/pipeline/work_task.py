@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.app.store import Store
+from taskharbor.core.logged import log_to
 from taskharbor.drivers.opening import redacted
 from taskharbor.pipeline.work_app import find_harbor
 from taskharbor.pipeline.work_channel import Address, Listener
@@ -40,6 +43,8 @@ class Order:
     ends_at: datetime | None
     """By the store's clock; None: when nothing is left that is due."""
     caller: Address | None
+    log_level: str = "warning"
+    log_format: str = "text"
 
     def __repr__(self) -> str:
         return f"Order({self.run!r}, {self.app!r}, {redacted(self.url)!r})"
@@ -58,9 +63,38 @@ def run_part(order: Order, part: int) -> Iterator[dict[str, str]]:
     """
     name = worker_name(order.run, part)
     try:
-        _work(order, part, name)
+        with _logged(order, name):
+            _work(order, part, name)
     except Exception as error:
         yield {"worker": name, "error": f"{type(error).__name__}: {error}"}
+
+
+@contextmanager
+def _logged(order: Order, name: str) -> Iterator[None]:
+    """The worker's log on the standard error of this process, each line with its job and worker: Spark's Python has
+    no log of its own, and would print bare messages. It stays as it is where the application has set one up."""
+    logger = logging.getLogger("taskharbor")
+    if logger.hasHandlers():
+        yield
+        return
+    level = logger.level
+    handler = log_to(level=order.log_level, format=order.log_format)
+    handler.addFilter(_Named(name))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Named(logging.Filter):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._worker = name
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.worker = self._worker
+        return True
 
 
 def _work(order: Order, part: int, name: str) -> None:

@@ -40,7 +40,7 @@ def enqueued(harbor: Harbor, task: str | Task[Any, Any] | None = None, /, *, que
     while page.cursor is not None:
         page = harbor.driver.list(chosen, page.cursor, limit=_PAGE)
         records += page.jobs
-    return [JobView(record, harbor.driver, harbor.codec) for record in reversed(records)]
+    return [JobView(record, harbor.driver, harbor.codec, harbor.encryption) for record in reversed(records)]
 
 
 def assert_enqueued(

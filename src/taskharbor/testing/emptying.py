@@ -7,13 +7,18 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed, InvalidURL
+from taskharbor.drivers.governed import GoverningCalls
 from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix, open_driver
 
-_TABLES: Final = ("jobs", "history", "keys", "workers", "leader", "queues", "schedules", "staged", "loads")
+_TABLES: Final = (
+    *("jobs", "history", "keys", "workers", "leader", "queues", "schedules", "staged", "loads"),
+    *("limits", "buckets", "bench", "running", "fair"),
+    *("workflows", "steps", "edges"),
+)
 
 
 def empty_store(url: str, prefix: str = DEFAULT_PREFIX) -> None:
-    """Delete every job and everything about jobs, workers, queues and schedules. The schema and the store's
+    """Delete every job and everything about jobs, workers, queues, limits and schedules. The schema and the store's
     identity stay, and so do counters, so that no cursor of the history feed ever comes twice."""
     connection = connect(url)
     try:
@@ -49,6 +54,8 @@ class SharedStore:
             self._driver.now()
         except DriverClosed:
             self._driver = open_driver(self._url)
+        if isinstance(self._driver, GoverningCalls):
+            self._driver.forget_rules()  # of the test before
         return self._driver
 
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import traceback
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 
 from taskharbor.app.context import Context
 from taskharbor.app.harbor import Harbor
 from taskharbor.app.task import Task
 from taskharbor.core.contract import Answers, Driver
-from taskharbor.core.errors import InvalidPayload
-from taskharbor.core.model import Extension, JobFilter, LeasedJob, NewJob, Progress, Reason
-from taskharbor.core.outcome import Dead, Done, Ending, Failed, HandlerSignal, ending_of, settlement
-from taskharbor.core.retry import Backoff
+from taskharbor.core.errors import DecryptionFailed, InvalidPayload
+from taskharbor.core.model import JobFilter, LeasedJob, NewJob, Reason
+from taskharbor.core.outcome import Dead, Ending, Failed, HandlerSignal, ending_of, settlement
+from taskharbor.testing.inline_controls import AT_ONCE, LEASE, NO_END, InlineControl, awaited, done_with, run_inline
 from taskharbor.testing.swapping import PrivateDriver
-
-_AT_ONCE: Final = Backoff(base=0, jitter="none")
-_LEASE: Final = timedelta(days=1)
-_NO_END: Final = (SystemExit, asyncio.CancelledError)
-"""What ends a program or a task elsewhere. A worker goes on: for it, the attempt has failed."""
 
 
 @contextmanager
@@ -62,8 +56,27 @@ class InlineDriver(PrivateDriver):
 
     def _run_due(self, queues: list[str]) -> None:
         types = list(self._harbor.tasks)
-        while queues and (leased := self.reserve(queues, lease_for=_LEASE, types=types, owner="inline")):
-            self._run(leased[0])
+        while queues and (leased := self.reserve(queues, lease_for=LEASE, types=types, owner="inline")):
+            task = self._harbor.tasks[leased[0].job.type]
+            if task.batch is None:
+                self._run(leased[0])
+            else:
+                self._run_batch(task, leased[0])
+
+    def _run_batch(self, task: Task[Any, Any], first: LeasedJob) -> None:
+        """The first job together with those that are there beside it, as a worker would have it."""
+        assert task.batch is not None
+        queue, tenant, beside = first.job.queue, first.job.tenant_id, task.batch.size - 1
+        others = self.reserve(queue, lease_for=LEASE, types=[task.name], limit=beside, owner="inline") if beside else []
+        kept = [first]
+        for each in others:
+            if task.batch.by_tenant and each.job.tenant_id != tenant:
+                self.release(each.job.id, each.lease.token)
+            else:
+                kept.append(each)
+        error = run_inline(self, task, kept)
+        if error is not None and self._raise_errors:
+            raise error
 
     def _run(self, leased: LeasedJob) -> None:
         started = self.now()
@@ -73,73 +86,26 @@ class InlineDriver(PrivateDriver):
             ending = self._ending(leased)
         except HandlerSignal as signal:
             ending = ending_of(signal)
-        except (Exception, *_NO_END) as failure:
+        except (Exception, *NO_END) as failure:
             ending, error = Failed("".join(traceback.format_exception(failure))), failure
         except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
             self.release(leased.job.id, leased.lease.token)
             raise
         job, lease = leased
-        self.settle([settlement(ending, job, lease.token, started, self.now(), _AT_ONCE)])
+        self.settle([settlement(ending, job, lease.token, started, self.now(), AT_ONCE)])
         if error is not None and self._raise_errors:
             raise error
 
     def _ending(self, leased: LeasedJob) -> Ending:
         task: Task[Any, Any] = self._harbor.tasks[leased.job.type]
         try:
-            arguments = task.arguments(leased.job.payload)
-        except InvalidPayload as refused:
-            return Dead(str(refused), Reason.BAD_PAYLOAD)
+            job = task.opened(leased.job)
+            arguments = task.arguments(job.payload)
+        except (InvalidPayload, DecryptionFailed) as refused:
+            return Dead(f"{type(refused).__name__}: {refused}", Reason.BAD_PAYLOAD)
         if task.wants_context:
-            arguments["context"] = Context(leased.job, leased.job.deliveries, _InlineControl(self, leased))
+            arguments["context"] = Context(job, job.deliveries, InlineControl(self, leased))
         value = task.function(**arguments)
         if task.pool == "async":
-            value = _awaited(value)
-        try:
-            result = task.encode_result(value)
-            if result is not None:
-                self.limits.check_size(result, "the result")
-        except Exception as refused:  # a codec of somebody else's may raise anything
-            return Dead(f"the handler succeeded, but its result cannot be kept: {refused}")
-        return Done(result)
-
-
-class _InlineControl:
-    def __init__(self, driver: InlineDriver, leased: LeasedJob) -> None:
-        self._driver = driver
-        self._id, self._token = leased.job.id, leased.lease.token
-
-    @property
-    def cancelled(self) -> bool:
-        return self._driver.get(self._id).cancel_requested_at is not None
-
-    def progress(self, progress: Progress) -> None:
-        self._driver.extend([Extension(self._id, self._token, _LEASE, progress=progress)])
-
-    def notice(self) -> None:
-        """Nobody cancels an inline run, so nobody sees it."""
-
-    def extend(self, seconds: float) -> None:
-        self._driver.extend_lease(self._id, self._token, lease_for=max(_LEASE, timedelta(seconds=seconds)))
-
-
-def _awaited(handler: Coroutine[Any, Any, Any]) -> Any:
-    """The value of an async handler. Where a loop is running already, another one runs it in another thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(handler)
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(handler))
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+            value = awaited(value)
+        return done_with(self, task, leased, value)

@@ -8,20 +8,24 @@ import multiprocessing
 import os
 import signal
 import threading
-from base64 import b64encode
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final
 
+from taskharbor.app.batches import LOST, OPEN
 from taskharbor.app.task import Task
-from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.errors import JobNotInflight, TaskHarborError
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Job, Progress
-from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, Released, Snoozed
+from taskharbor.core.outcome import Ending, Failed
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.state import State
+from taskharbor.worker.words import spoken
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from taskharbor.worker.executor import Executor
 
 FOR_THE_WORKER: Final = (signal.SIGTERM, signal.SIGINT)
 """Signals that come to all processes of a service or a terminal, and mean the worker."""
@@ -42,17 +46,30 @@ def serve(pipe: Connection, limits: Limits) -> None:
             order = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
-        job: Job = records.decode("jobs", order["job"]["id"], order["job"], NOWHERE)
-        token = line.token = order["token"]
-        held = _Remote(job, token, line)
-        try:
-            held.task = _find(order["module"], order["name"])
-        except Exception as error:
-            ending: Ending = Failed(f"the handler's process could not find it: {error!r}")
-        else:
-            line.say(token, {"kind": "begun"})
-            ending = executor.call(held)
-        line.say(token, _told(ending), last=True)
+        if "module" in order:  # else it is late news about a batch that is over
+            _run(order, line, executor)
+
+
+def _run(order: dict[str, Any], line: _Line, executor: Executor) -> None:
+    jobs: list[Job] = [records.decode("jobs", record["id"], record, NOWHERE) for record in order["jobs"]]
+    token = line.token = order["token"]
+    try:
+        task = _find(order["module"], order["name"])
+    except Exception as error:
+        ending: Ending = Failed(f"the handler's process could not find it: {error!r}")
+        line.say(token, spoken(ending), last=True)
+        return
+    line.say(token, {"kind": "begun"})
+    if task.batch is None:
+        ending = executor.call(_Remote(jobs[0], token, line, task))
+        line.say(token, spoken(ending), last=True)
+        return
+    from taskharbor.worker.batch_calls import call_batch
+
+    run = _RemoteRun(jobs, token, line, task, executor)
+    call_batch(run, executor)
+    run.end()
+    line.say(token, {"kind": "over"}, last=True)
 
 
 def _heed_no_signals() -> None:
@@ -84,6 +101,11 @@ class _Line:
         self._pipe = pipe
         self._lock = threading.Lock()
 
+    def hear(self) -> Iterator[dict[str, Any]]:
+        """What the parent has said in the meantime."""
+        while self._pipe.poll():
+            yield json.loads(self._pipe.recv_bytes())
+
     def say(self, token: str, word: dict[str, Any], *, last: bool = False) -> None:
         message = json.dumps({**word, "token": token}).encode()
         with self._lock:
@@ -96,10 +118,11 @@ class _Line:
 class _Remote:
     """What stands for the held job in the child."""
 
-    def __init__(self, job: Job, token: str, line: _Line) -> None:
+    def __init__(self, job: Job, token: str, line: _Line, task: Task[..., Any]) -> None:
         self.job = job
+        self.timeout = job.timeout
         self.token = token
-        self.task: Task[..., Any] | None = None
+        self.task: Task[..., Any] | None = task
         self.cancelled = False  # a child that is to stop is killed
         self.asked_to_cancel = False
         self.noticed = False
@@ -107,14 +130,93 @@ class _Remote:
         self._line = line
 
     def progress(self, progress: Progress) -> None:
-        word = {"kind": "progress", "done": progress.done, "total": progress.total, "note": progress.note}
-        self._line.say(self.token, word)
+        self.say({"kind": "progress", "done": progress.done, "total": progress.total, "note": progress.note})
 
     def notice(self) -> None:
         self.noticed = True
 
     def extend(self, seconds: float) -> None:
-        self._line.say(self.token, {"kind": "extend", "seconds": seconds})
+        self.say({"kind": "extend", "seconds": seconds})
+
+    def say(self, word: dict[str, Any]) -> None:
+        self._line.say(self.token, word)
+
+
+class _RemoteMember(_Remote):
+    """One of a batch. It may be told to stop while the others go on: it hears of that when the handler asks."""
+
+    def __init__(self, job: Job, number: int, run: _RemoteRun) -> None:
+        self._run = run
+        self._number = number
+        self._told_to_stop = False
+        self.lost = False
+        self.ending: Ending | None = None
+        super().__init__(job, run.token, run.line, run.task)
+
+    @property
+    def cancelled(self) -> bool:
+        self._run.hear()
+        return self._told_to_stop
+
+    @cancelled.setter
+    def cancelled(self, told: bool) -> None:
+        self._told_to_stop = told
+
+    @property
+    def state(self) -> str:
+        if self.lost:
+            return LOST
+        return OPEN if self.ending is None else type(self.ending).__name__.lower()
+
+    def done(self, result: Any) -> bool:
+        return self.settle(self._run.executor.done(self, result))
+
+    def raised(self, error: BaseException) -> bool:
+        return self.settle(self._run.executor.after(self, error, is_ours=False))
+
+    def settle(self, ending: Ending) -> bool:
+        with self._run.lock:
+            if self.lost:
+                return False
+            if self.ending is not None:
+                raise JobNotInflight(f"job {self.job.id} of the batch was settled before, as {self.state}")
+            self.ending = ending
+        self.say(spoken(ending))
+        return True
+
+    def say(self, word: dict[str, Any]) -> None:
+        super().say({**word, "item": self._number})
+
+
+class _RemoteRun:
+    """What stands for the batch in the child."""
+
+    def __init__(self, jobs: list[Job], token: str, line: _Line, task: Task[..., Any], executor: Executor) -> None:
+        self.token = token
+        self.line = line
+        self.task = task
+        self.executor = executor
+        self.over = False
+        self.lock = threading.Lock()
+        self._reading = threading.Lock()
+        self.members = [_RemoteMember(job, number, self) for number, job in enumerate(jobs)]
+
+    def hear(self) -> None:
+        with self._reading:
+            if self.over:
+                return
+            for news in self.line.hear():
+                for number in (*news["stop"], *news["lost"]):
+                    self.members[number].cancelled = True
+                for number in news["stop"]:
+                    self.members[number].asked_to_cancel = True
+                for number in news["lost"]:
+                    self.members[number].lost = True
+
+    def end(self) -> None:
+        """From here on the pipe is not read for this batch, whatever its threads still do: the next order comes."""
+        with self._reading:
+            self.over = True
 
 
 def _find(module: str, name: str) -> Task[..., Any]:
@@ -125,20 +227,3 @@ def _find(module: str, name: str) -> Task[..., Any]:
     if not isinstance(found, Task):
         raise TaskHarborError(f"{module}.{name} is no task")
     return found
-
-
-def _told(ending: Ending) -> dict[str, Any]:
-    match ending:
-        case Done(result):
-            return {"kind": "done", "result": None if result is None else b64encode(result).decode()}
-        case Failed(error, delay, kind):
-            delay_s = None if delay is None else delay.total_seconds()
-            return {"kind": "failed", "error": error, "delay_s": delay_s, "error_kind": kind}
-        case Snoozed(delay):
-            return {"kind": "snoozed", "delay_s": delay.total_seconds()}
-        case Cancelled(reason):
-            return {"kind": "cancelled", "reason": reason}
-        case Dead(reason, code):
-            return {"kind": "dead", "reason": reason, "code": str(code)}
-        case Released():
-            return {"kind": "released"}

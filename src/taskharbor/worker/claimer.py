@@ -74,6 +74,8 @@ class Claimer:
         self._soon: list[float] = []
         """When jobs that were put off are due, of those for which the next look would be late."""
         self._give_up_at = math.inf
+        self._held_back = False
+        """A limit on starts lets more through before long."""
         self.dry = False
         """The last look found nothing, and nothing is held."""
         self.looks = 0
@@ -122,6 +124,8 @@ class Claimer:
     def _finished(self) -> bool:
         lane = self._lane
         told_all = not (lane.done or lane.ready or lane.ready_async or lane.asked)
+        if lane.gatherer is not None:
+            told_all = told_all and not lane.gatherer.is_filling
         return self._ended.is_set() and (told_all or time.monotonic() >= self._give_up_at)
 
     def _step(self) -> None:
@@ -132,6 +136,8 @@ class Claimer:
         else:
             for held in lane.take_back(lane.worth_keeping()):
                 self._return(held)
+            if lane.gatherer is not None:
+                lane.gatherer.send(no_more=self._crew.allowance.used_up)
         done = lane.finished(lane.batch)
         room = self._room()
         look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
@@ -150,7 +156,8 @@ class Claimer:
     def _room(self) -> int:
         if self._closing or self._crew.quarantine.active or self._types() == []:
             return 0
-        return self._crew.quarantine.bounded(min(self._lane.room(), self._crew.allowance.left))
+        room = self._lane.room(ahead=not self._crew.driver.is_scarce(self._lane.queue))
+        return self._crew.quarantine.bounded(min(room, self._crew.allowance.left))
 
     def _types(self) -> Sequence[str] | None:
         """What to claim: no coroutines while the event loop is blocked."""
@@ -163,8 +170,11 @@ class Claimer:
     def _idle(self, room: int) -> None:
         lane = self._lane
         self.dry = not lane.held() and not lane.done and (room > 0 or self._closing) and not self._hinted
+        self.dry = self.dry and not self._held_back
         self._crew.quarantine.serve(lane, len(self._crew.registry))
         wait = self._look_at - time.monotonic() if room > 0 else SLOWEST_STEP_S
+        if lane.gatherer is not None:
+            wait = min(wait, lane.gatherer.wait_s())
         if lane.news.wait(max(0.001, min(wait, SLOWEST_STEP_S if self._crew.quarantine.active else wait))):
             self._hinted = True
 
@@ -173,6 +183,8 @@ class Claimer:
         quarantine, lane = self._crew.quarantine, self._lane
         stuck = lane.stuck()
         unbegun = lane.take_back()
+        if lane.gatherer is not None and not stuck:
+            unbegun += lane.gatherer.give_up()
         for held in quarantine.give_up() if self._closing else quarantine.put_off():
             self._return(held, GIVEN_BACK if self._closing else Snoozed(PUT_OFF))
         if stuck and unbegun:
@@ -226,9 +238,15 @@ class Claimer:
         crew.registry.remove(done)
         crew.quarantine.ended(done)
         if room:
+            if lane.gatherer is not None:
+                lane.gatherer.looked(leased, room)
+            again = crew.driver.look_again_at(lane.queue)
+            self._held_back = again is not None
             self._look_again(at_once=len(leased) >= min(room, lane.slots))
+            if again is not None:  # a limit on starts lets others through then
+                self._look_at = min(self._look_at, time.monotonic() + max(0.001, (again - now).total_seconds()))
             if types is crew.types:  # else it looked for some only, and what it found says nothing of the rest
-                self.dry = not leased and not lane.held() and not lane.done
+                self.dry = not leased and not lane.held() and not lane.done and not self._held_back
                 self.looks += 1
 
     def _look_again(self, *, at_once: bool) -> None:
@@ -296,7 +314,11 @@ class Claimer:
     def _accept(self, leased: list[LeasedJob], claimed: float) -> None:
         crew = self._crew
         tasks, lease_s = crew.tasks, crew.lease_s
-        items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
+        gatherer = self._lane.gatherer
+        if gatherer is None:
+            items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
+        else:
+            items = gatherer.hold(leased, claimed, lease_s)
         crew.registry.add(items)
         if self._closing:  # these came in answer to a question from before
             for held in items:
@@ -308,6 +330,9 @@ class Claimer:
         if len(run) < len(items):
             # Everybody else stands back while a job that may bring the process down has its turn.
             self._lane.news.set()
+        if gatherer is not None:
+            run = gatherer.take(run)
+            self._lane.news.set()  # there may be a batch to put into line, or to wait for
         self._lane.add([held for held in run if not held.is_async], [held for held in run if held.is_async])
 
     def _worth_keeping(self, done: list[Held]) -> list[Held]:
@@ -361,24 +386,11 @@ class Claimer:
                 log.error("%s failed for good (%s)", held.job.type, kind or SEE, extra=job_fields(held.job))
             case Dead():
                 log.error("%s failed for good (%s)", held.job.type, word.code or SEE, extra=job_fields(held.job))
-            case Snoozed() if word.run_at is not None:
-                self._due_in((word.run_at - now).total_seconds())
+            case Snoozed(reason=reason) if word.run_at is not None:
+                wait_s = (word.run_at - now).total_seconds()
+                self._due_in(wait_s)
+                if reason:
+                    fields = job_fields(held.job)
+                    log.error("%s is put back for %.0f s: %s", held.job.type, wait_s, reason, extra=fields)
             case _:
                 pass
-
-
-class Relief(Claimer):
-    """A second claimer for a busy lane on a store that takes several writers at once: while the first one waits for
-    the store, or reads what came back, this one is on its way with the next batch."""
-
-    def _step(self) -> None:
-        lane = self._lane
-        half = lane.batch // 2
-        lane.rush.clear()
-        if self._closing or len(lane.done) < half or self._room() < half:
-            lane.rush.wait(SLOWEST_STEP_S)
-            return
-        self._talk(lane.finished(lane.batch), self._room())
-
-    def _finished(self) -> bool:
-        return self._ended.is_set()

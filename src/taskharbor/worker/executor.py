@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import traceback
 from contextvars import Context as Variables
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from taskharbor.app.context import Context, Control
-from taskharbor.core.errors import InvalidPayload
+from taskharbor.core.errors import DecryptionFailed, EncryptionKeyMissing, InvalidPayload
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Job, Reason
-from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, HandlerSignal, Released, ending_of
+from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, HandlerSignal, Released, Snoozed, ending_of
 
 if TYPE_CHECKING:
     from taskharbor.app.task import Task
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST_FRAMES: Final = 30
 SUCCEEDED: Final = Done()
+FIRST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 300.0
+"""How long a job is put back for whose key is not here: at first, and at most."""
 
 
 class Running(Control, Protocol):
@@ -31,39 +35,42 @@ class Running(Control, Protocol):
     noticed: bool
     overdue: bool
 
+    @property
+    def timeout(self) -> timedelta | None: ...
+
 
 class Executor:
     """How a handler is called, the same for every kind of slot."""
 
     def __init__(self, limits: Limits, processes: Processes | None = None) -> None:
         self._limits = limits
-        self._processes = processes
+        self.processes = processes
 
     def run(self, held: Held) -> Ending:
         """A handler that is a plain function, in the calling thread or in the process that belongs to it."""
         task = held.task
-        if task is not None and task.pool == "process" and self._processes is not None:
-            return self._processes.run(held)
+        if task is not None and task.pool == "process" and self.processes is not None:
+            return self.processes.run(held)
         return self.call(held)
 
     def call(self, held: Running) -> Ending:
         """A plain function, here and now."""
         try:
-            task, arguments = self._prepared(held)
+            task, arguments = self.prepared(held)
             # In a context of its own: what one job sets in a ContextVar is not for the next to see.
             value = Variables().run(task.function, **arguments)
         except BaseException as error:
-            return self._after(held, error)
+            return self.after(held, error)
         if held.cancelled and held.noticed:
             return stopped(held)
-        return SUCCEEDED if value is None else self._done(task, value)
+        return SUCCEEDED if value is None else self._done(held.job, task, value)
 
     async def arun(self, held: Held) -> Ending:
         """A handler that is a coroutine function, in the running loop."""
         timeout = held.job.timeout
         limit: asyncio.Timeout | None = None
         try:
-            task, arguments = self._prepared(held)
+            task, arguments = self.prepared(held)
             if timeout is None:
                 value = await task.function(**arguments)
             else:
@@ -73,30 +80,38 @@ class Executor:
         except TimeoutError as error:
             if timeout is not None and limit is not None and limit.expired():
                 return timed_out(timeout.total_seconds())
-            return self._after(held, error)
+            return self.after(held, error)
         except BaseException as error:
-            return self._after(held, error)
+            return self.after(held, error)
         if timeout is not None and limit is not None and limit.expired():
             return timed_out(timeout.total_seconds())  # it was cancelled, caught that and returned
-        if held.cancelled and (held.noticed or _was_cancelled()):
+        if held.cancelled and (held.noticed or was_cancelled()):
             return stopped(held)
-        return SUCCEEDED if value is None else self._done(task, value)
+        return SUCCEEDED if value is None else self._done(held.job, task, value)
 
-    def _prepared(self, held: Running) -> tuple[Task[..., Any], dict[str, Any]]:
+    def prepared(self, held: Running) -> tuple[Task[..., Any], dict[str, Any]]:
         task = held.task
         if task is None:
             raise _NoHandler(f"no handler for jobs of type {held.job.type!r} in this worker")
         try:
-            arguments = task.arguments(held.job.payload)
-        except InvalidPayload as error:
-            raise _BadPayload(str(error)) from None
+            job = task.opened(held.job)
+            arguments = task.arguments(job.payload)
+        except (InvalidPayload, DecryptionFailed) as error:
+            raise _BadPayload(f"{type(error).__name__}: {error}") from None
+        except EncryptionKeyMissing as error:
+            raise _NoKey(str(error)) from None
         if task.wants_context:
-            arguments["context"] = Context(held.job, held.job.deliveries, held)
+            arguments["context"] = Context(job, job.deliveries, held)
         return task, arguments
 
-    def _done(self, task: Task[..., Any], value: Any) -> Ending:
+    def done(self, held: Running, value: Any) -> Ending:
+        """The end of a job that its handler says is done."""
+        assert held.task is not None
+        return SUCCEEDED if value is None else self._done(held.job, held.task, value)
+
+    def _done(self, job: Job, task: Task[..., Any], value: Any) -> Ending:
         try:
-            result = task.encode_result(value)
+            result = task.result_for(job, value)
             if result is not None:
                 self._limits.check_size(result, "the result")
         except Exception as error:  # a codec of somebody else's may raise anything
@@ -104,7 +119,8 @@ class Executor:
             return Dead(f"the handler succeeded, but its result cannot be kept: {_text(error)}")
         return Done(result)
 
-    def _after(self, held: Running, error: BaseException) -> Ending:
+    def after(self, held: Running, error: BaseException, *, is_ours: bool = True) -> Ending:
+        """The end of a job whose handler raised this. `is_ours`: it was caught here, and its first frame is ours."""
         match error:
             case HandlerSignal():
                 try:
@@ -115,21 +131,25 @@ class Executor:
                 return Dead(str(error), Reason.NO_HANDLER)
             case _BadPayload():
                 return Dead(str(error), Reason.BAD_PAYLOAD)
+            case _NoKey():
+                # Another worker has the key, or this one will: the job waits, longer each time, and burns nothing.
+                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(held.job.forgiven, 10))
+                return Snoozed(timedelta(seconds=pause_s), str(error))
             case _ if held.cancelled and (held.noticed or isinstance(error, asyncio.CancelledError)):
                 return stopped(held)
             case _:
-                return failed(error)
+                return failed(error, is_ours=is_ours)
 
 
 def stopped(held: Running) -> Ending:
     """A handler that was told to stop, saw it, and ended one way or the other: it has stopped, not succeeded."""
-    timeout = held.job.timeout
+    timeout = held.timeout
     if held.overdue and timeout is not None:
         return timed_out(timeout.total_seconds())
     return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
 
 
-def _was_cancelled() -> bool:
+def was_cancelled() -> bool:
     """Whether the coroutine was cancelled, caught that and returned."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -139,13 +159,15 @@ def timed_out(seconds: float) -> Failed:
     return Failed(f"timed out after {seconds:g} s")
 
 
-def failed(error: BaseException) -> Failed:
-    return Failed(described(error), kind=type(error).__name__)
+def failed(error: BaseException, *, is_ours: bool = True) -> Failed:
+    return Failed(described(error, is_ours=is_ours), kind=type(error).__name__)
 
 
-def described(error: BaseException) -> str:
+def described(error: BaseException, *, is_ours: bool = True) -> str:
     """The error and where it came from, without the frames of the worker itself. Never raises."""
-    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    frames = error.__traceback__
+    if is_ours and frames is not None:
+        frames = frames.tb_next
     try:
         return "".join(traceback.format_exception(type(error), error, frames, limit=-MOST_FRAMES)).strip()
     except BaseException:  # the error comes from anywhere, and so does the code that puts it in words
@@ -164,4 +186,8 @@ class _NoHandler(Exception):
 
 
 class _BadPayload(Exception):
+    pass
+
+
+class _NoKey(Exception):
     pass

@@ -100,14 +100,14 @@ class Heartbeat:
 
     def _is_overdue(self, held: Held, moment: float) -> bool:
         """Processes are ended by their slots, and so are coroutines, unless they do not listen. Threads cannot be."""
-        timeout = held.job.timeout
+        timeout = held.timeout
         if timeout is None or not held.started or held.task is None or held.task.pool == "process":
             return False
         return moment - held.started > timeout.total_seconds() + (TO_STOP_S if held.is_async else 0.0)
 
     def _report_overdue(self, held: Held) -> None:
         """A handler that nobody can end has what is left of its lease to end by itself."""
-        timeout = held.job.timeout
+        timeout = held.timeout
         assert timeout is not None
         held.overdue = True
         held.stop()
@@ -122,8 +122,8 @@ class Heartbeat:
         there was hope, is not waited for."""
         if not held.overdue or held.lost or held.ending is not None:
             return False
-        assert held.job.timeout is not None
-        over_at = held.started + held.job.timeout.total_seconds() + self._crew.lease_s
+        assert held.timeout is not None
+        over_at = held.started + held.timeout.total_seconds() + self._crew.lease_s
         return moment >= min(held.deadline, over_at) - MARGIN_TICKS * self._tick_s
 
     def _settle_overdue(self, items: list[Held]) -> None:
@@ -226,9 +226,9 @@ class Heartbeat:
 
 
 def _timed_out(held: Held) -> str:
-    assert held.job.timeout is not None
+    assert held.timeout is not None
     where = "it blocks the event loop or heeds no cancel" if held.is_async else "its thread cannot be ended"
-    return f"timed out after {held.job.timeout.total_seconds():g} s, and {where}"
+    return f"timed out after {held.timeout.total_seconds():g} s, and {where}"
 
 
 def _policy(crew: Crew, held: Held) -> Backoff:

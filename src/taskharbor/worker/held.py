@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.core.errors import LeaseLost
@@ -73,6 +73,11 @@ class Held:
     @property
     def is_async(self) -> bool:
         return self.task is not None and self.task.pool == "async"
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long its handler may take."""
+        return self.job.timeout
 
     # --- What a context asks for -------------------------------------------------------------------------
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from taskharbor.core.outcome import Cancelled, Released
+from taskharbor.worker.batching import BatchRun, Member
 from taskharbor.worker.held import Held
 from taskharbor.worker.news import News
+
+if TYPE_CHECKING:
+    from taskharbor.worker.gathering import Gatherer
 
 HORIZON_S: Final = 0.2
 """As many jobs are fetched ahead as the slots are thought to finish in this time."""
@@ -52,11 +56,13 @@ class Lane:
         self.queue = queue
         self.slots = slots
         self.batch = batch
-        self.ready: deque[Held] = deque()
+        self.ready: deque[Held | BatchRun] = deque()
         """For threads: plain functions and process pools."""
-        self.ready_async: deque[Held] = deque()
+        self.ready_async: deque[Held | BatchRun] = deque()
         self.done: deque[Held] = deque()
-        self.running: set[Held] = set()
+        self.running: set[Held | BatchRun] = set()
+        self.gatherer: Gatherer | None = None
+        """Where batches are filled, if the application has any task for them."""
         self.begun = monotonic()
         """When a slot last began a job."""
         self.loop_is_silent = False
@@ -81,12 +87,15 @@ class Lane:
 
     # --- The claimer's side ------------------------------------------------------------------------------
 
-    def room(self) -> int:
-        """How many more jobs to fetch. Fetches ahead no more than the slots will soon have done."""
+    def room(self, *, ahead: bool = True) -> int:
+        """How many more jobs to fetch. Fetches ahead no more than the slots will soon have done; not at all without
+        `ahead`, where a job that waits here takes a place from one that another worker could run."""
         if self._blocked():
             return 0
-        ahead = min(3 * self.batch, int(self.pace.rate() * HORIZON_S))
-        room = self.slots + ahead - self.held() - self.asked
+        more = min(3 * self.batch, int(self.pace.rate() * HORIZON_S)) if ahead else 0
+        room = self.slots + more - self.held() - self.asked
+        if self.gatherer is not None:
+            room += self.gatherer.wants()
         return 0 if room <= 0 else min(self.batch, room)
 
     def held(self) -> int:
@@ -107,7 +116,7 @@ class Lane:
         """Whether slots are, or soon will be, without work."""
         return len(self.ready) + len(self.ready_async) < self.slots / 2
 
-    def add(self, plain: list[Held], coroutines: list[Held]) -> None:
+    def add(self, plain: Sequence[Held | BatchRun], coroutines: Sequence[Held | BatchRun]) -> None:
         if coroutines:
             self.ready_async.extend(coroutines)
             self.start_async()
@@ -116,7 +125,10 @@ class Lane:
                 self.ready.extend(plain)
                 self._wake_one()
 
-    def put(self, held: Held) -> None:
+    def put(self, held: Held | BatchRun) -> None:
+        if isinstance(held, Member):  # for itself: a batch of one, which nobody joins
+            assert held.task is not None
+            held = BatchRun(self, held.task, [held])
         self.add([], [held]) if held.is_async else self.add([held], [])
 
     def ask(self, count: int) -> None:
@@ -135,9 +147,13 @@ class Lane:
         while len(self.ready) + len(self.ready_async) > keep:
             waiting = max(self.ready, self.ready_async, key=len)
             try:
-                unbegun.append(waiting.pop())
+                last = waiting.pop()
             except IndexError:  # a slot was quicker
                 continue
+            if isinstance(last, BatchRun):
+                unbegun.extend(last.close())
+            else:
+                unbegun.append(last)
         return unbegun
 
     def finished(self, most: int) -> list[Held]:
@@ -147,7 +163,10 @@ class Lane:
                 done.append(self.done.popleft())
             except IndexError:
                 break
-        self.pace.note(len(done))
+        if self.gatherer is None:
+            self.pace.note(len(done))
+        else:  # the pace of batches says nothing of how many plain jobs to fetch ahead
+            self.pace.note(sum(not isinstance(held, Member) for held in done))
         return done
 
     # --- The slots' side ---------------------------------------------------------------------------------
@@ -168,6 +187,25 @@ class Lane:
         self.done.append(held)
         done = len(self.done)
         if done == 1 or len(self.ready) + len(self.ready_async) == 0:
+            self.news.set()
+        if done == self.batch // 2:
+            self.rush.set()
+
+    def note_begin(self, run: BatchRun) -> float:
+        """`begin` for a batch, which looks after its members itself."""
+        self.begun = moment = self._monotonic()
+        self.running.add(run)
+        return moment
+
+    def note_end(self, run: BatchRun) -> None:
+        self.running.discard(run)
+        self.news.set()
+
+    def tell(self, member: Member) -> None:
+        """One of a batch has ended; the others may go on."""
+        self.done.append(member)
+        done = len(self.done)
+        if done == 1:
             self.news.set()
         if done == self.batch // 2:
             self.rush.set()

@@ -16,6 +16,7 @@ from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.fleet import Recovery
+from taskharbor.worker.keeping import Vouched
 from taskharbor.worker.scheduler import Scheduler
 
 log = logging.getLogger("taskharbor.worker")
@@ -41,9 +42,8 @@ JOIN_S: Final = 10.0
 class Leader:
     """Bids for the leadership of the fleet, and does its duties while it has it.
 
-    `retention`: jobs that ended longer ago are forgotten; None keeps them for ever. `keep_from` tells, when there is
-    an archive, the moment from which on it does not have everything yet: nothing that ended later is pruned, and
-    nothing at all while it says None.
+    `retention`: jobs that ended longer ago are forgotten; None keeps them for ever. `vouched` tells, when there is an
+    archive, what that has for sure: nothing else is pruned, and nothing at all while it says None.
 
     `step` is one turn without threads or sleep; `start` runs it in a thread until `stop`, which gives up the
     leadership. Both work twice, and `stop` before `start`.
@@ -58,7 +58,7 @@ class Leader:
         term_s: float = TERM_S,
         renew_s: float = RENEW_S,
         retention: timedelta | None = None,
-        keep_from: Callable[[], datetime | None] | None = None,
+        vouched: Callable[[], Vouched | None] | None = None,
         dead_after_s: float = 30.0,
         prune_bite: int = PRUNE_BITE,
         stop: threading.Event | None = None,
@@ -74,7 +74,7 @@ class Leader:
         self._term_s = term_s
         self._renew_s = renew_s
         self._retention = retention
-        self._keep_from = keep_from
+        self._vouched = vouched
         self._dead_after_s = dead_after_s
         self._prune_bite = prune_bite
         self._stop = stop or threading.Event()
@@ -235,8 +235,7 @@ class Leader:
             return self._prune_at - begun
         self._prune_at = begun + PRUNE_S
         try:
-            before = self._prunable_before(now)
-            gone = 0 if before is None else self._driver.prune(before, limit=self._prune_bite)
+            gone = self._prune_bite_of(now)
         except Exception as error:
             self._failed("pruning", error)
             return PRUNE_S
@@ -246,15 +245,17 @@ class Leader:
         self._prune_at = begun + PRUNE_PAUSE_S
         return PRUNE_PAUSE_S
 
-    def _prunable_before(self, now: datetime) -> datetime | None:
+    def _prune_bite_of(self, now: datetime) -> int:
         assert self._retention is not None
         if self._retention >= now - EPOCH:
-            return None
+            return 0
         before = now - self._retention
-        if self._keep_from is None:
-            return before
-        archived = self._keep_from()
-        return None if archived is None else min(before, archived)
+        if self._vouched is None:
+            return self._driver.prune(before, limit=self._prune_bite)
+        vouched = self._vouched()
+        if vouched is None:
+            return 0
+        return self._driver.prune(min(before, vouched.before), limit=self._prune_bite, upto=vouched.upto)
 
     # --- Saying it once ----------------------------------------------------------------------------------
 

@@ -16,23 +16,21 @@ import signal
 import threading
 import time
 import weakref
-from base64 import b64decode
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from taskharbor.core.errors import LeaseLost
 from taskharbor.core.limits import Limits
-from taskharbor.core.model import Progress
-from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, Released, Snoozed
+from taskharbor.core.outcome import Cancelled, Ending, Failed, Released
 from taskharbor.drivers.jsonfile import records
+from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.child import FOR_THE_WORKER, NOWHERE, serve
+from taskharbor.worker.executor import stopped
+from taskharbor.worker.held import Held
+from taskharbor.worker.words import Told, heard
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
-
-    from taskharbor.worker.held import Held
 
 LOOK_S: Final = 0.05
 """How often a waiting slot looks whether its handler was told to stop, or is overdue."""
@@ -55,8 +53,10 @@ class Processes:
         self._closed = False
         self._lock = threading.Lock()
 
-    def run(self, held: Held) -> Ending:
-        """Run one job in the child of the calling thread. Returns when the handler has ended, or its child has."""
+    def run(self, held: Held | BatchRun) -> Ending:
+        """Run one job in the child of the calling thread. Returns when the handler has ended, or its child has.
+
+        Of a batch, whose members are settled one by one, it is how those end that are left."""
         child: Child | None = getattr(self._mine, "child", None)
         if child is None or not child.is_alive():
             with self._lock:
@@ -65,6 +65,13 @@ class Processes:
                 child = self._mine.child = Child(self._limits, self._is_stopping)
                 self._all = [other for other in self._all if other.is_alive()] + [child]
         return child.run(held)
+
+    def run_batch(self, run: BatchRun) -> None:
+        ending = self.run(run)
+        run.over = True
+        for member in run.open:
+            is_stopped = member.cancelled or not isinstance(ending, Failed)
+            member.settle(stopped(member) if is_stopped else ending)
 
     def stop(self) -> None:
         with self._lock:
@@ -99,7 +106,7 @@ class Child:
         self._process.kill()
         self._process.join(GRACE_S)
 
-    def run(self, held: Held) -> Ending:
+    def run(self, held: Held | BatchRun) -> Ending:
         try:
             return self._follow(held)
         except (EOFError, OSError):
@@ -112,7 +119,8 @@ class Child:
         self.end()
         self._pipe.close()
 
-    def _follow(self, held: Held) -> Ending:
+    def _follow(self, held: Held | BatchRun) -> Ending:
+        told = Told(held) if isinstance(held, BatchRun) else None
         asked = time.monotonic()
         began: float | None = None
         if self._is_ready:
@@ -128,7 +136,7 @@ class Child:
                     log.debug("a word about another job is left aside")
                 elif word["kind"] == "begun":  # a new child first has to import the application
                     began = time.monotonic()
-                elif (ending := _heard(word, held)) is not None:
+                elif (ending := heard(word, held)) is not None:
                     return ending
             # At every turn, or a handler that reports without a pause could not be stopped.
             if (reason := _overdue(held, asked, began)) is not None:
@@ -137,6 +145,8 @@ class Child:
             if held.cancelled:
                 self._kill()
                 return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+            if told is not None and began is not None and (news := told.news()) is not None:
+                self._pipe.send_bytes(news)
 
     def _gone(self) -> Ending:
         was_ended = self._ended
@@ -180,50 +190,28 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _order(held: Held) -> bytes:
+def _order(held: Held | BatchRun) -> bytes:
     task = held.task
     assert task is not None
+    jobs = [held] if isinstance(held, Held) else held.members
     order = {
         "module": task.function.__module__,
         "name": task.function.__qualname__,
         "token": held.token,
-        "job": records.encode("jobs", held.job, NOWHERE),
+        "jobs": [records.encode("jobs", each.job, NOWHERE) for each in jobs],
     }
     return json.dumps(order).encode()
 
 
-def _overdue(held: Held, asked: float, began: float | None) -> str | None:
-    if held.job.timeout is None:
+def _overdue(held: Held | BatchRun, asked: float, began: float | None) -> str | None:
+    if held.timeout is None:
         return None
-    timeout_s = held.job.timeout.total_seconds()
+    timeout_s = held.timeout.total_seconds()
     if began is not None:
         is_late = time.monotonic() - began > timeout_s
         return f"timed out after {timeout_s:g} s, and its process was killed" if is_late else None
     is_late = time.monotonic() - asked > max(timeout_s, START_S)
     return "its process did not come to begin, and was killed" if is_late else None
-
-
-def _heard(word: dict[str, Any], held: Held) -> Ending | None:
-    match word["kind"]:
-        case "progress":
-            held.progress(Progress(word["done"], word["total"], word["note"]))
-        case "extend":
-            with contextlib.suppress(LeaseLost):  # the handler is about to be stopped
-                held.extend(word["seconds"])
-        case "done":
-            return Done(None if word["result"] is None else b64decode(word["result"]))
-        case "failed":
-            delay = None if word["delay_s"] is None else timedelta(seconds=word["delay_s"])
-            return Failed(word["error"], delay, word["error_kind"])
-        case "snoozed":
-            return Snoozed(timedelta(seconds=word["delay_s"]))
-        case "cancelled":
-            return Cancelled(word["reason"])
-        case "dead":
-            return Dead(word["reason"], word["code"])
-        case _:
-            return Released()
-    return None
 
 
 def _exit(code: int | None) -> str:

@@ -21,9 +21,10 @@ from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
 from taskharbor.core.model import DEFAULT_QUEUE, Settlement
 from taskharbor.worker.allowance import Allowance
-from taskharbor.worker.claimer import Claimer, Crew, Relief
+from taskharbor.worker.claimer import Claimer, Crew
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.flag import Flag
+from taskharbor.worker.gathering import Gatherer
 from taskharbor.worker.heartbeat import Heartbeat
 from taskharbor.worker.held import Held, Registry
 from taskharbor.worker.keeping import kept_by_lake
@@ -32,6 +33,7 @@ from taskharbor.worker.leader import Leader
 from taskharbor.worker.outage import Outage
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
+from taskharbor.worker.relief import Relief
 from taskharbor.worker.settings import check_count, check_retention, check_seconds
 from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
 from taskharbor.worker.supervisor import heed_parent
@@ -176,14 +178,16 @@ class Worker:
         self._processes = Processes(limits, self._stopping.is_set)
         executor = Executor(limits, self._processes)
         self._lanes = [Lane(queue, slots, self._batch) for queue, slots in self._slots.items()]
+        for lane in self._lanes:
+            lane.gatherer = Gatherer.for_lane(lane, self._harbor.tasks)
         self._threads = [ThreadSlots(lane, executor, driver.now) for lane in self._lanes]
         self._coroutines = CoroutineSlots(executor, driver.now)
         self._claimers = [Claimer(crew, lane) for lane in self._lanes]
         in_parallel = getattr(driver, "writes_in_parallel", False) and self._batch >= SMALLEST_FOR_TWO
         self._reliefs = [Relief(crew, lane) for lane in self._lanes] if in_parallel else []
         self._heartbeat = Heartbeat(crew, self._row() if self._fleet else None)
-        keep_from = kept_by_lake(driver)
-        self._leader = Leader(driver, self.id, retention=self._retention, keep_from=keep_from) if self._fleet else None
+        vouched = kept_by_lake(driver)
+        self._leader = Leader(driver, self.id, retention=self._retention, vouched=vouched) if self._fleet else None
 
     def stop(self) -> None:
         """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice."""
@@ -222,6 +226,7 @@ class Worker:
         from taskharbor.worker.listening import Listening
         from taskharbor.worker.scheduler import register
 
+        self._harbor.put_rules()
         if self._fleet:
             register(self._crew.driver, self._harbor.schedules, self._crew.driver.now())
             self._crew.driver.heartbeat(self._row())

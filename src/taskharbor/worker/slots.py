@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from taskharbor.core.outcome import Released
+from taskharbor.worker.batch_calls import acall_batch, run_batch
+from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.executor import Executor, failed, stopped
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
@@ -84,12 +86,15 @@ class ThreadSlots:
         finally:
             lane.end_turn()
 
-    def _run(self, held: Held) -> None:
+    def _run(self, held: Held | BatchRun) -> None:
+        if isinstance(held, BatchRun):
+            self._run_batch(held)
+            return
         if not self._lane.begin(held):
             return
         try:
             now = self._now()
-            if _is_expired(held, now):
+            if held.job.expires_at is not None and _is_expired(held, now):
                 held.ending = Released()
             else:
                 held.started_at = now
@@ -98,6 +103,15 @@ class ThreadSlots:
             _note_failure(held, error)
         finally:
             self._lane.end(held)
+
+    def _run_batch(self, run: BatchRun) -> None:
+        try:
+            if run.begin(self._executor, self._now()):
+                run_batch(run, self._executor)
+        except BaseException as error:  # as for one job
+            _note_batch_failure(run, error)
+        finally:
+            run.finish()
 
 
 class CoroutineSlots:
@@ -192,12 +206,15 @@ class CoroutineSlots:
             if not followed:
                 lane.end_turn()
 
-    async def _run(self, lane: Lane, held: Held, task: asyncio.Task[None]) -> None:
+    async def _run(self, lane: Lane, held: Held | BatchRun, task: asyncio.Task[None]) -> None:
+        if isinstance(held, BatchRun):
+            await self._run_batch(held, task)
+            return
         if not lane.begin(held):
             return
         try:
             now = self._now()
-            if _is_expired(held, now):
+            if held.job.expires_at is not None and _is_expired(held, now):
                 held.ending = Released()
                 return
             loop = task.get_loop()
@@ -213,6 +230,22 @@ class CoroutineSlots:
             held.abort = None
             lane.end(held)
 
+    async def _run_batch(self, run: BatchRun, task: asyncio.Task[None]) -> None:
+        try:
+            if not run.begin(self._executor, self._now()):
+                return
+            loop = task.get_loop()
+            run.abort = lambda: _call(loop, lambda: None if run.over else task.cancel())
+            if run.cancelled:  # before there was anything to abort
+                for member in run.open:
+                    member.settle(stopped(member))
+                return
+            await acall_batch(run, self._executor)
+        except BaseException as error:  # as for threads
+            _note_batch_failure(run, error)
+        finally:
+            run.finish()
+
 
 def _is_expired(held: Held, now: datetime) -> bool:
     """Whether it is too late to begin. The store, to which the job goes back, says so to everybody else."""
@@ -224,6 +257,13 @@ def _note_failure(held: Held, error: BaseException) -> None:
     held.ending = failed(error)
     # Not the text of the error, which may quote the payload.
     log.error("a slot failed to run %s (%s)", held.job.type, type(error).__name__, extra=job_fields(held.job))
+
+
+def _note_batch_failure(run: BatchRun, error: BaseException) -> None:
+    run.close()
+    run.over = True
+    run.end(failed(error))
+    log.error("a slot failed to run a batch of %s (%s)", run.task.name, type(error).__name__)
 
 
 def _run_on(loop: asyncio.AbstractEventLoop) -> None:

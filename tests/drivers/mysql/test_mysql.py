@@ -23,12 +23,23 @@ from taskharbor.core.errors import (
 )
 from taskharbor.core.model import NewJob, RetryUpdate, Settlement, Status
 from taskharbor.drivers import open_driver
-from taskharbor.drivers.mysql import store
+from taskharbor.drivers.mysql import fleet, store
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.mysql.moves import apply_moves
 from taskharbor.drivers.mysql.store import Session
-from taskharbor.testing.helpers import add, add_all, in_threads, leased_job, new_job, take, take_all
-from taskharbor.testing.times import NOON, SECOND
+from taskharbor.testing.helpers import (
+    add,
+    add_all,
+    dead_job,
+    done_job,
+    facts,
+    in_threads,
+    leased_job,
+    new_job,
+    take,
+    take_all,
+)
+from taskharbor.testing.times import DAY, HOUR, NOON, SECOND
 
 # --- Sessions ----------------------------------------------------------------------------------------------
 
@@ -254,3 +265,21 @@ def test_the_feed_waits_for_a_slow_writer_and_forgets_one_that_rolled_back(drive
         cursor = page.cursor
     positions = [int(row.position.rpartition(":")[2]) for row in driver.history().rows]
     assert positions == list(range(positions[0], positions[0] + 4))
+
+
+@pytest.mark.parametrize("ids", [None, ["x"]], ids=["any", "chosen"])
+def test_what_a_purged_id_records_when_it_is_used_again_is_not_forgotten_with_its_past(
+    driver: MysqlDriver, mysql_url: str, monkeypatch: pytest.MonkeyPatch, ids: list[str] | None
+) -> None:
+    dead_job(driver, id="x")
+    driver.purge()
+    forget = fleet._forget
+
+    def interrupted(*given: Any) -> int:
+        with open_driver(mysql_url) as other:
+            done_job(other, id="x", now=NOON + DAY)
+        return forget(*given)
+
+    monkeypatch.setattr(fleet, "_forget", interrupted)
+    assert driver.prune(NOON + HOUR, ids=ids, limit=1) == 1
+    assert [fact.at for fact in facts(driver, 1)] == [NOON + DAY]

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from taskharbor import Backoff, Context, Harbor
+from taskharbor import Backoff, Batch, Context, Harbor
 
 harbor = Harbor(migrate=False, retry=Backoff(base=0.01))
 DIRECTORY = Path(os.environ["CREW_DIRECTORY"])
@@ -76,3 +76,34 @@ def pgated(context: Context) -> None:
 def heavy(context: Context) -> None:
     note("begin", context)
     time.sleep(600)
+
+
+@harbor.task(batch=40, batch_wait=0.2)
+def batched(batch: Batch[dict[str, int]]) -> None:
+    """Settles one job in four early; then it waits for the test, but only on the first delivery."""
+    for item in batch:
+        note("begin", item)
+        if item.arguments["n"] % 4 == 0:
+            note("early", item)
+            item.done("early")
+    while any(item.fence == 1 for item in batch.unsettled) and not (DIRECTORY / "go").exists():
+        time.sleep(0.005)
+
+
+@harbor.task(batch=25)
+def brisk(batch: Batch[dict[str, int]]) -> list[str]:
+    """Some end one by one, the others together."""
+    for item in batch:
+        note("brisk", item)
+        if item.arguments["n"] % 3 == 0:
+            item.done("alone")
+        time.sleep(0.001)
+    return ["together"] * len(batch)
+
+
+@harbor.task(batch=25)
+async def abrisk(batch: Batch[dict[str, int]]) -> None:
+    for item in batch:
+        with item:
+            note("brisk", item)
+            await asyncio.sleep(0.001)

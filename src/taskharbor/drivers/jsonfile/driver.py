@@ -26,6 +26,8 @@ from taskharbor.drivers.state import State
 SMALLEST_COMPACTION: Final = 1_048_576
 """A journal shorter than this is not worth a new snapshot, however small the old one is."""
 
+GOVERNED: Final = frozenset({*snapshot.NEW_TABLES, "queues"})
+
 _open_drivers: WeakSet[JsonDriver] = WeakSet()
 
 
@@ -54,6 +56,7 @@ class JsonDriver(EngineDriver):
         self._state: State | None = None
         self._journal: Journal | None = None
         self._generation = 0
+        self._version = 0
         self._identity: snapshot.Identity | None = None
         self._compact_at = SMALLEST_COMPACTION
         self._changes: list[Change] = []
@@ -178,7 +181,7 @@ class JsonDriver(EngineDriver):
         if mend:
             self._remove_other_journals(kept.generation)
         self._state, self._journal = kept.state, journal
-        self._generation, self._identity = kept.generation, kept.identity
+        self._generation, self._identity, self._version = kept.generation, kept.identity, kept.version
         self._compact_at = max(SMALLEST_COMPACTION, kept.size, self._postponed)
         return kept.state
 
@@ -220,7 +223,9 @@ class JsonDriver(EngineDriver):
                 raise store_error(error, self._directory) from error
             raise
         mark.write(self._lock, self._journal.mark)
-        if self._journal.size > self._compact_at:
+        # What is new in a version is in the journal now: the snapshot has to say so to older ones.
+        outgrown = any(table in GOVERNED for table, _, _ in changes) and self._version < snapshot.VERSION
+        if self._journal.size > self._compact_at or outgrown:
             self._compact()
 
     def _compact(self) -> None:

@@ -14,13 +14,31 @@ from typing import Any, Final
 
 from taskharbor.core.clock import MICROSECOND, from_micros, to_micros
 from taskharbor.core.fleet import Leadership, Worker
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, HistoryRow, Job, Outcome, Overlap, Progress, QueueSettings, Schedule, Status
+from taskharbor.core.workflow import Policy, StepState, Workflow, WorkflowState
+from taskharbor.drivers import lines, threads
+from taskharbor.drivers.flowing import StepRow
+from taskharbor.drivers.lines import BucketRecord, RunningRecord
 from taskharbor.drivers.state import KeyRecord, State
+from taskharbor.drivers.threads import FlowRecord
 
 Record = Any
 """What `json.loads` gives for one row."""
 
-TABLES: Final = ("jobs", "finished", "history", "keys", "workers", "leaders", "queues", "schedules")
+TABLES: Final = (
+    "jobs",
+    "finished",
+    "history",
+    "keys",
+    "workers",
+    "leaders",
+    "queues",
+    "schedules",
+    "notes",
+    *lines.TABLES,
+    *threads.TABLES,
+)
 
 _JOB_PLAIN: Final = (
     "id",
@@ -88,9 +106,26 @@ def encode(table: str, value: Any, state: State) -> Record:
         case "leaders":
             return [value.name, value.holder, value.epoch, _micros(value.until)]
         case "queues":
-            return [value.name, value.paused]
+            # Without what older versions do not know they can read it.
+            more = [value.fair, dict(value.weights)] if value.fair or value.weights else []
+            return [value.name, value.paused, *more]
         case "schedules":
             return _schedule_record(value)
+        case "limits":
+            return [*value.key, value.concurrency, value.rate, value.burst]
+        case "buckets":
+            return [list(value.limit), value.tokens, _micros(value.counted_at), _micros(value.wake_at)]
+        case "running":
+            return [value.token, to_micros(value.until)]
+        case "bench" | "fair" | "tags" | "notes":
+            return value
+        case "workflows":
+            flow = value.flow
+            times = [to_micros(flow.created_at), _micros(flow.ended_at)]
+            counts = [flow.total, flow.done, flow.failed]
+            return [flow.id, flow.name, flow.tenant_id, flow.policy, flow.state, *counts, *times, value.compensation]
+        case "steps" | "edges":
+            return list(value)
     raise ValueError(f"no table {table!r}")
 
 
@@ -110,18 +145,42 @@ def decode(table: str, key: Any, record: Record, state: State) -> Any:
             name, holder, epoch, until = record
             return Leadership(name, holder, epoch, from_micros(until))
         case "queues":
-            name, paused = record
-            return QueueSettings(name, paused)
+            return QueueSettings(*record)
         case "schedules":
             return _schedule(record)
+        case "limits":
+            return Limit(*record)
+        case "buckets":
+            (scope, name, per), tokens, counted_at, wake_at = record
+            return BucketRecord((scope, name, per), tokens, _moment(counted_at), _moment(wake_at))
+        case "running":
+            token, until = record
+            return RunningRecord(token, from_micros(until))
+        case "bench" | "fair" | "tags" | "notes":
+            if not isinstance(record, str if table in ("bench", "notes") else int):
+                raise TypeError(f"{record!r} is no row of {table}")
+            return record
+        case "workflows":
+            id, name, tenant_id, policy, at, total, done, failed, created_at, ended_at, compensation = record
+            times = from_micros(created_at), _moment(ended_at)
+            flow = Workflow(id, name, tenant_id, Policy(policy), WorkflowState(at), total, done, failed, *times)
+            return FlowRecord(flow, compensation)
+        case "steps":
+            id, number, name, part, job_id, waiting, at = record
+            return StepRow(id, number, name, part, job_id, waiting, StepState(at))
+        case "edges":
+            return tuple(record)
     raise ValueError(f"no table {table!r}")
 
 
 def decode_key(table: str, key: Any) -> Any:
-    """Keys of the tables are text, numbers in history, and pairs among the idempotency keys."""
-    if table == "keys":
+    """Keys of the tables are text, numbers in history, and of several parts in some."""
+    if table in ("keys", "running", "steps", "edges"):
         scope, name = key
         return (scope, name)
+    if table in ("limits", "fair"):
+        first, second, third = key
+        return (first, second, third)
     wanted = int if table == "history" else str
     if not isinstance(key, wanted):
         raise TypeError(f"{key!r} is no key of {table}")

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreCorrupt
+from taskharbor.drivers import lines, threads
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.jsonfile.failures import unreadable
 from taskharbor.drivers.state import State
 
 FORMAT: Final = "taskharbor-json"
-VERSION: Final = 1
+VERSION: Final = 2
+"""2 has limits, fair queues and workflows. A store that uses none of them is written as 1, so that older versions can
+read it."""
+NEW_TABLES: Final = ("notes", *lines.TABLES, *threads.TABLES)
 FILE_NAME: Final = "store.json"
 _TEMPORARY: Final = "store.json.new"
 _OTHER_STORE: Final = "jobs.json"
@@ -32,6 +36,7 @@ class Snapshot(NamedTuple):
     generation: int
     size: int
     identity: Identity
+    version: int
 
 
 def identity(directory: Path) -> Identity | None:
@@ -69,7 +74,7 @@ def read(directory: Path) -> Snapshot:
                 key = records.decode_key(table, raw_key)
                 state.put(table, key, records.decode(table, key, record, state))
         state.last_sequence = max(state.last_sequence, header["last_sequence"])
-        return Snapshot(state, header["generation"], len(data), found)
+        return Snapshot(state, header["generation"], len(data), found, header["version"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreCorrupt(f"{path} holds a row that cannot be understood ({error!r}): restore a backup") from error
 
@@ -132,7 +137,7 @@ def write(directory: Path, state: State, generation: int) -> None:
     """Replace the snapshot. Whatever happens on the way, either the old or the new one is there, whole."""
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": needed_version(state),
         "store_id": state.store_id,
         "generation": generation,
         "last_sequence": state.last_sequence,
@@ -146,10 +151,17 @@ def write(directory: Path, state: State, generation: int) -> None:
     sync_directory(directory)
 
 
+def needed_version(state: State) -> int:
+    governed = any(getattr(state, table) for table in NEW_TABLES)
+    return 2 if governed or any(queue.fair or queue.weights for queue in state.queues.values()) else 1
+
+
 def _body(state: State) -> Iterator[str]:
     """One row a line, so that people can look inside with the tools they have."""
     separator = "{"
     for table in records.TABLES:
+        if table in NEW_TABLES and not getattr(state, table):
+            continue
         yield f'{separator}"{table}": ['
         comma = "\n"
         for key, value in getattr(state, table).items():

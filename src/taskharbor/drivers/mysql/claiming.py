@@ -16,7 +16,7 @@ from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Job, Lease, LeasedJob
 from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.mysql.moves import apply_moves, lock_jobs
-from taskharbor.drivers.mysql.rows import claimed_job, common_part
+from taskharbor.drivers.mysql.rows import claimed_job, place_of
 from taskharbor.drivers.mysql.store import Row, Session
 from taskharbor.drivers.mysql.values import read_time, sql_time
 
@@ -65,7 +65,7 @@ class Line:
     def lock(self, rows: Sequence[Row], share: int) -> bool:
         """Note what was locked of the share asked for. Returns whether what waits behind it is known."""
         expected = self.places()
-        self.locked = {(common_part(row[2]).due_at, row[0]): row for row in rows}
+        self.locked = {(place_of(row), row[0]): row for row in rows}
         as_expected = [*self.locked] == expected[:share]
         # If there were not even as many as asked for, the others hold all that is left.
         self.seen = expected[share:] if as_expected else []
@@ -131,9 +131,14 @@ def _sweepable(session: Session, statement: str, queues: Sequence[str], now: dat
     return ids
 
 
-def claim(session: Session, asked: Claim, first_ranks: Mapping[str, int]) -> Leased:
+def claim(
+    session: Session,
+    asked: Claim,
+    first_ranks: Mapping[str, int],
+    before: Callable[[Sequence[Due]], None] | None = None,
+) -> Leased:
     """Lease the first due jobs, going down level by level, so that jobs that wait for a later time at a high
-    priority cost one probe for all of them."""
+    priority cost one probe for all of them. `before` sees them when they are locked and nothing is written yet."""
     found: list[Due] = []
     levels = dict(first_ranks)
     while levels and len(found) < asked.limit:
@@ -143,6 +148,8 @@ def claim(session: Session, asked: Claim, first_ranks: Mapping[str, int]) -> Lea
         if len(found) < asked.limit:
             for queue in here:
                 _descend(session, levels, queue, rank + 1, asked.now)
+    if found and before is not None:
+        before(found)
     return _lease(session, found, asked) if found else []
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pymysql
 
 from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
+from taskharbor.core.limiting import Limit
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.joining import Joiner, StoreMark, missing_in_the_callers_database, same_store
-from taskharbor.drivers.mysql import claiming, enqueueing, fleet, inspection, scheduling, schema, settling
+from taskharbor.drivers.mysql import claiming, enqueueing, fleet, governing, inspection, scheduling, schema, settling
 from taskharbor.drivers.mysql.address import Address
+from taskharbor.drivers.mysql.carrying import MysqlCarrier
 from taskharbor.drivers.mysql.claiming import Claim, Look
 from taskharbor.drivers.mysql.errors import translate
 from taskharbor.drivers.mysql.moves import LeaseDoubt
@@ -26,6 +30,8 @@ from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.sqlfiles import Statements
+
+T = TypeVar("T")
 
 
 class MysqlDriver(BaseDriver):
@@ -39,7 +45,8 @@ class MysqlDriver(BaseDriver):
 
     def __init__(self, url: str, *, prefix: str = DEFAULT_PREFIX, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)
-        self._store = Store(Address(url), check_prefix(prefix))
+        self._prefix = check_prefix(prefix)
+        self._store = Store(Address(url), self._prefix)
         self._joiner = Joiner(
             ["pymysql"],
             ["mysql", "mariadb"],
@@ -47,6 +54,9 @@ class MysqlDriver(BaseDriver):
             Statements(schema.PACKAGE, prefix, "named"),
         )
         self._mark = StoreMark(self._store.read_identity)
+
+    def carrier(self) -> Carrier:
+        return MysqlCarrier(self._store, self._prefix)
 
     def migrate(self) -> None:
         self._check_open()
@@ -166,6 +176,21 @@ class MysqlDriver(BaseDriver):
     def _queues(self) -> Sequence[QueueSettings]:
         return self._store.read(inspection.queues)
 
+    def _read_rules(self) -> Rules:
+        return self._store.read(governing.read_rules)
+
+    def _at_desk(self, work: Callable[[Desk], T]) -> T:
+        return self._store.write(lambda session: work(governing.MysqlDesk(session, self.limits)))
+
+    def _set_limit(self, limit: Limit, now: datetime) -> None:
+        self._store.write(lambda session: governing.set_limit(session, limit, now))
+
+    def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
+        return self._store.write(lambda session: governing.drop_limit(session, key, now))
+
+    def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
+        self._store.write(lambda session: governing.set_fair(session, queue, fair, weights))
+
     # --- Fleet -------------------------------------------------------------------------------------------
 
     def _heartbeat(self, worker: Worker, now: datetime) -> None:
@@ -189,23 +214,29 @@ class MysqlDriver(BaseDriver):
     def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
         return fleet.recover(self._store, now, dead_after, self.limits)
 
-    def _prune(self, before: datetime, limit: int) -> int:
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
         """In short transactions, so that workers can settle in between."""
+        last = None if upto is None else inspection.sequence_of(self._store, upto)
         removed = 0
         while removed < limit:
             room = min(SWEEP_BATCH, limit - removed)
-            gone = self._store.write(lambda session, room=room: fleet.prune(session, before, room))  # type: ignore[misc]
+
+            def bite(session: Session, room: int = room) -> int:
+                return fleet.prune(session, before, room, last)
+
+            gone = self._store.write(bite)
             removed += gone
             if gone < room:
                 break
         return removed
 
-    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
+        last = None if upto is None else inspection.sequence_of(self._store, upto)
         removed = 0
         for at in range(0, len(ids), SWEEP_BATCH):
 
             def work(session: Session, part: Sequence[str] = ids[at : at + SWEEP_BATCH], gone: int = removed) -> int:
-                return fleet.prune_chosen(session, part, before, limit - gone)
+                return fleet.prune_chosen(session, part, before, limit - gone, last)
 
             removed += self._store.write(work)
             if removed == limit:

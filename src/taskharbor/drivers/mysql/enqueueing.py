@@ -10,7 +10,8 @@ from taskharbor.core.contract import Answers
 from taskharbor.core.errors import StoreUnavailable
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
-from taskharbor.drivers.joining import TRIES, Query, Steps
+from taskharbor.core.unique import Verdict
+from taskharbor.drivers.joining import TRIES, Query, Steps, drive, judge_holder
 from taskharbor.drivers.mysql.rows import job_params
 from taskharbor.drivers.mysql.store import Session
 from taskharbor.drivers.mysql.values import items_text, optional_time, sql_time
@@ -54,8 +55,10 @@ def enqueue_steps(batch: Batch) -> Steps:
                 raise StoreUnavailable(f"the idempotency key {job.idempotency_key!r} changes hands too fast: try again")
             holder_id, payload_hash, taken_by = holder[0]
             if taken_by != nonce:
-                check_duplicate(job, holder_id, payload_hash)
-                existing[job.id] = holder_id
+                verdict = yield from judge_holder(job, holder_id, params, job_params(job))
+                if verdict is not Verdict.INSERT:
+                    check_duplicate(job, holder_id, payload_hash)
+                    existing[job.id] = holder_id
         new = [job_params(job) for job in batch.fresh if job.id not in existing]
         if new:
             yield Query("insert_job", new if len(new) > 1 else new[0])
@@ -90,12 +93,15 @@ def _take_keys(session: Session, jobs: Sequence[Admitted]) -> dict[str, str]:
     session.insert("take_key", rows)
     wanted = [{name: row[name] for name in ("id", "dedupe_scope", "idempotency_key")} for row in rows]
     holders = {row[0]: row[1:] for text in items_text(wanted) for row in session.rows("get_keys", items=text)}
-    existing = {}
-    for job in jobs:
+    existing: dict[str, str] = {}
+    for job, params in zip(jobs, rows, strict=True):
         holder_id, payload_hash, taken_by = holders[job.id]
         if taken_by != nonce:
-            check_duplicate(job, holder_id, payload_hash)
-            existing[job.id] = holder_id
+            # `take_key` has locked the key.
+            verdict = drive(judge_holder(job, holder_id, params, job_params(job)), session.answer)
+            if verdict is not Verdict.INSERT:
+                check_duplicate(job, holder_id, payload_hash)
+                existing[job.id] = holder_id
     return existing
 
 

@@ -16,6 +16,7 @@ from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import optional_time, sql_time
 
 PRUNE_WINDOW: Final = 1_000
+ENDLESS: Final = 2**63 - 1
 
 
 def heartbeat(session: Session, worker: Worker, now: datetime) -> None:
@@ -101,28 +102,32 @@ def _queues_in_use(session: Session) -> list[str]:
     return queues
 
 
-def prune(session: Session, before: datetime, limit: int) -> int:
+def prune(session: Session, before: datetime, limit: int, upto: int | None) -> int:
     """Forget at most `limit` jobs. History is read in its own order, a window at a time, until nothing old is left or
     enough was found."""
     ended: dict[str, None] = {}
+    old = {"before": sql_time(before), "upto": ENDLESS if upto is None else upto}
     after = 0
     while len(ended) < limit:
-        window = session.rows("prune_window", before=sql_time(before), after=after, limit=PRUNE_WINDOW)
+        window = session.rows("prune_window", **old, after=after, limit=PRUNE_WINDOW)
         if not any(is_old for _, _, is_old, _ in window):
             break
         after = window[-1][0]
         ended.update((job_id, None) for _, job_id, _, is_over in window if is_over)
-    return _forget(session, list(ended)[:limit])
+    return _forget(session, list(ended)[:limit], after)
 
 
-def prune_chosen(session: Session, ids: Sequence[str], before: datetime, limit: int) -> int:
+def prune_chosen(session: Session, ids: Sequence[str], before: datetime, limit: int, upto: int | None) -> int:
     """The same for chosen jobs."""
-    ended = session.rows_by_id("prune_chosen", ids, before=sql_time(before))
-    return _forget(session, [row[0] for row in ended][:limit])
+    last = ENDLESS if upto is None else upto
+    ended = session.rows_by_id("prune_chosen", ids, before=sql_time(before), upto=last)[:limit]
+    return _forget(session, [row[0] for row in ended], max((row[1] for row in ended), default=0))
 
 
-def _forget(session: Session, ids: Sequence[str]) -> int:
+def _forget(session: Session, ids: Sequence[str], last: int) -> int:
+    """Their rows up to the last that was looked at: the id of a purged job may be in use again, and what that one has
+    recorded since stays."""
     if ids:
         session.run_by_id("prune_keys", ids)
-        session.run_ids("prune_history", ids)
+        session.run_ids("prune_history", ids, last=last)
     return len(ids)

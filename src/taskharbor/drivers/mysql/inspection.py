@@ -15,6 +15,7 @@ from taskharbor.drivers.mysql.rows import attempt_from_row, fact_from_row, filte
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import optional_time, sql_time
 from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.sqldesk import settings_from
 
 
 def get(session: Session, id: str) -> Job:
@@ -58,15 +59,17 @@ def attempts(session: Session, id: str) -> Sequence[Attempt]:
     return [attempt for attempt in found if attempt is not None]
 
 
+def sequence_of(store: Store, cursor: str) -> int:
+    store_id, _, sequence = cursor.partition(":")
+    if store_id != store.identity or not sequence.isdecimal() or len(sequence) > 18:
+        raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
+    return int(sequence)
+
+
 def history(store: Store, cursor: str | None, limit: int) -> HistoryPage:
     """Positions are given out and become visible in the same order, so what lies behind a cursor is all there is."""
     identity = store.identity
-    after = 0
-    if cursor is not None:
-        store_id, _, sequence = cursor.partition(":")
-        if store_id != identity or not sequence.isdecimal() or len(sequence) > 18:
-            raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
-        after = int(sequence)
+    after = 0 if cursor is None else sequence_of(store, cursor)
     rows = store.read(lambda session: session.rows("history", after=after, limit=limit))
     facts = [fact_from_row(row, identity) for row in rows]
     return HistoryPage(facts, facts[-1].position if facts else f"{identity}:{after}")
@@ -119,7 +122,7 @@ def set_paused(session: Session, queue: str, paused: bool) -> None:
 
 
 def queues(session: Session) -> Sequence[QueueSettings]:
-    return [QueueSettings(name, bool(paused)) for name, paused in session.rows("queues")]
+    return [settings_from(row) for row in session.rows("queues")]
 
 
 def _lock_dead(session: Session, filter: JobFilter, after: str | None, limit: int) -> list[Job]:

@@ -47,6 +47,13 @@ def apply_moves(session: Session, moves: Sequence[Moved], now: datetime, acks: S
     gone = [ack.id for ack in acks] + [moved.job.id for moved in moves if moved.job.status not in LIVE]
     if gone:
         session.run_ids("delete_jobs", gone)
+    # Only a job that was ready can have been on a bench; it leaves without an attempt.
+    if waited := sorted(
+        moved.job.id
+        for moved in moves
+        if moved.job.status not in LIVE and (moved.fact is None or not moved.fact.attempt)
+    ):
+        session.run_ids("leave_bench", waited)
 
 
 def take_positions(session: Session, count: int) -> int:

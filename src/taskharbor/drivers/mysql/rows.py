@@ -29,7 +29,7 @@ def job_params(job: Admitted) -> dict[str, Any]:
         "meta": job.meta,
         "priority": job.priority,
         "run_at": optional_time(job.run_at),
-        "due_at": created_at if job.run_at is None else sql_time(job.due_at),
+        "due_at": created_at if job.due_at == job.created_at else sql_time(job.due_at),
         "expires_at": optional_time(job.expires_at),
         "timeout_nanos": job.timeout_nanos,
         "max_attempts": job.max_attempts,
@@ -104,6 +104,12 @@ def common_part(text: str) -> Common:
     )  # fmt: skip
 
 
+def place_of(row: Row) -> datetime:
+    """Where the job of a row of `select_due` stands in line: its due time, or what stands in its place."""
+    place = None if row[3] is None else json.loads(row[3])[-1]
+    return read_time(place) if place else common_part(row[2]).due_at
+
+
 def claimed_job(row: Row, queue: str, rank: int, lease: Lease, now: datetime) -> Job:
     """A job that was claimed this moment, from the columns of `select_due`. Positional, because it is made for every
     job that ever runs."""
@@ -114,7 +120,7 @@ def claimed_job(row: Row, queue: str, rank: int, lease: Lease, now: datetime) ->
         run_at = expires_at = failed_at = key = scope = None
         last_error = ""
     else:
-        meta_text, run_at, expires_at, last_error, failed_at, key, scope = json.loads(extras)
+        meta_text, run_at, expires_at, last_error, failed_at, key, scope, _ = json.loads(extras)
         meta = meta_from_text(meta_text)
         run_at, expires_at, failed_at = (text and read_time(text) for text in (run_at, expires_at, failed_at))
     return Job(

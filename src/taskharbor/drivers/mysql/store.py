@@ -13,6 +13,7 @@ import pymysql
 
 from taskharbor.core.errors import PayloadTooLarge, StoreError, StoreUnavailable, TaskHarborError
 from taskharbor.core.intake import Admitted
+from taskharbor.drivers.joining import Query
 from taskharbor.drivers.mysql import schema
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, translate
@@ -26,6 +27,7 @@ from taskharbor.drivers.mysql.values import (
     items_text,
     list_literal,
     literal,
+    sql_in_parts,
     text_literal,
 )
 from taskharbor.drivers.sqlfiles import Statements
@@ -65,6 +67,25 @@ class Session:
         """Run a statement and return how many rows it changed."""
         return self._execute(self._cursor.mogrify(self._statements[statement], params))
 
+    def query(self, sql: str, values: Sequence[Any]) -> Sequence[Row]:
+        """The rows of a statement that is in no file."""
+        self._execute(self._cursor.mogrify(sql, values))
+        rows: Sequence[Row] = self._cursor.fetchall()
+        return rows
+
+    def query_many(self, sql: str, each: Sequence[Sequence[Any]]) -> None:
+        """A statement that is in no file with any number of sets of values; an INSERT takes many at a time."""
+        head, inserts, row = sql.partition(" VALUES ")
+        texts: list[str] = [self._cursor.mogrify(row if inserts else sql, values) for values in each]
+        whole = sql_in_parts(f"{head} VALUES ", texts) if inserts else texts
+        for text in whole:
+            self._execute(text)
+
+    def answer(self, query: Query) -> Sequence[Row]:
+        """The rows of a query with one set of values."""
+        assert isinstance(query.params, Mapping)
+        return self.rows(query.name, **query.params)
+
     def rows_by_id(self, statement: str, ids: Sequence[str], **params: Any) -> list[Row]:
         """Rows for any number of ids."""
         found: list[Row] = []
@@ -79,9 +100,9 @@ class Session:
         """A set-based statement over items given as JSON."""
         return sum(self.run(statement, items=text_literal(text), **params) for text in items_text(items))
 
-    def run_ids(self, statement: str, ids: Sequence[str]) -> int:
+    def run_ids(self, statement: str, ids: Sequence[str], **params: Any) -> int:
         """A set-based statement over ids given as JSON."""
-        return sum(self.run(statement, items=text_literal(text)) for text in ids_text(ids))
+        return sum(self.run(statement, items=text_literal(text), **params) for text in ids_text(ids))
 
     def insert(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Any number of rows with one of our single-row INSERTs."""
@@ -134,7 +155,8 @@ class Store:
         self._address = address
         self._prefix = prefix
         self._statements = Statements(schema.PACKAGE, prefix, "pyformat")
-        self._bulk = {name: BulkInsert(self._statements[name]) for name in ("insert_job", "take_key")}
+        many = ("insert_job", "take_key", "import_job", "import_fact")
+        self._bulk = {name: BulkInsert(self._statements[name]) for name in many}
         self._pool = Pool(self._connect, address.pool_size)
         self._checked = False
 

@@ -131,6 +131,20 @@ class BulkInsert:
         return f"{self._head} ({'),('.join(part)}) {self._tail}"
 
 
+def sql_in_parts(head: str, rows: Sequence[str]) -> Iterator[str]:
+    """`head` and the rows behind it, each in its parentheses, in statements of bounded size."""
+    part: list[str] = []
+    size = 0
+    for row in rows:
+        if part and size + len(row) > CHUNK_BYTES:
+            yield head + ",".join(part)
+            part, size = [], 0
+        part.append(row)
+        size += len(row)
+    if part:
+        yield head + ",".join(part)
+
+
 def literal(value: Any, escape: Callable[[str], str]) -> str:
     """The value as SQL text. Bytes go as hexadecimal digits: nothing in them needs escaping then."""
     if value is None:

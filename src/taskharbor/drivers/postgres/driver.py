@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.pq import Conninfo
 
 from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidURL
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
+from taskharbor.core.limiting import Limit
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import (
     Attempt,
@@ -27,8 +29,11 @@ from taskharbor.core.model import (
     Status,
 )
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres import schema
+from taskharbor.drivers.postgres.carrying import PostgresCarrier
+from taskharbor.drivers.postgres.desk import Governing
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.fleet import Fleet
 from taskharbor.drivers.postgres.inspection import Inspection
@@ -37,6 +42,8 @@ from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.scheduling import Scheduling
 from taskharbor.drivers.postgres.session import CONNECT_TIMEOUT_S, Session, store_time
 from taskharbor.drivers.sqlfiles import Statements
+
+T = TypeVar("T")
 
 DEFAULT_POOL: Final = 10
 STREAM_FROM: Final = 2_000
@@ -59,10 +66,12 @@ class PostgresDriver(BaseDriver):
         self._queueing = Queueing(self._session, self.limits)
         self._inspection = Inspection(self._session, self._queueing)
         self._fleet = Fleet(self._session, self._queueing)
+        self._governing = Governing(self._session, self._queueing, self._enqueueing)
         self._scheduling = Scheduling(self._session)
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
-        if connection is None and isinstance(jobs, list | tuple):
+        # Jobs of a fair queue take their places in it as they come in; the quick ways know nothing of that.
+        if connection is None and isinstance(jobs, list | tuple) and not self._shares():
             if len(jobs) == 1 and type(jobs[0]) is NewJob:
                 answers = self._enqueueing.enqueue_plain(jobs[0], self._moment(now), self.limits)
                 if answers is not None:
@@ -70,6 +79,14 @@ class PostgresDriver(BaseDriver):
             elif len(jobs) >= STREAM_FROM and _are_plain(jobs):
                 return self._enqueueing.stream(jobs, self._moment(now), self.limits)
         return super().enqueue(jobs, now, connection=connection)
+
+    def _shares(self) -> bool:
+        self._check_open()
+        rules = self._rules()
+        return rules.shut or any(settings.fair for settings in rules.queues.values())
+
+    def carrier(self) -> Carrier:
+        return PostgresCarrier(self._session, self._inspection, self._prefix)
 
     def migrate(self) -> None:
         self._check_open()
@@ -156,6 +173,24 @@ class PostgresDriver(BaseDriver):
     def _queues(self) -> Sequence[QueueSettings]:
         return self._inspection.queues()
 
+    def _read_rules(self) -> Rules:
+        return self._governing.read_rules()
+
+    def _at_desk(self, work: Callable[[Desk], T]) -> T:
+        return self._governing.at_desk(work)
+
+    def _may_count(self, ids: Sequence[str]) -> bool:
+        return self._governing.may_count(ids)
+
+    def _set_limit(self, limit: Limit, now: datetime) -> None:
+        self._governing.set_limit(limit, now)
+
+    def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
+        return self._governing.drop_limit(key, now)
+
+    def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
+        self._governing.set_fair(queue, fair, weights)
+
     def _heartbeat(self, worker: Worker, now: datetime) -> None:
         self._fleet.heartbeat(worker, now)
         self._enqueueing.somebody_listens()
@@ -178,11 +213,11 @@ class PostgresDriver(BaseDriver):
     def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
         return self._fleet.recover(now, dead_after)
 
-    def _prune(self, before: datetime, limit: int) -> int:
-        return self._fleet.prune(before, limit)
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
+        return self._fleet.prune(before, limit, self._inspection.place_of(upto))
 
-    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
-        return self._fleet.prune_chosen(ids, before, limit)
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
+        return self._fleet.prune_chosen(ids, before, limit, self._inspection.place_of(upto))
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         return self._scheduling.put(schedule)

@@ -15,7 +15,8 @@ from taskharbor.core.contract import Answers
 from taskharbor.core.ids import new_ids
 from taskharbor.core.intake import Admitted, Batch, admit, check_duplicate, id_taken, plain_shape
 from taskharbor.core.limits import Limits
-from taskharbor.core.model import Enqueued, NewJob
+from taskharbor.core.model import Enqueued, NewJob, Status
+from taskharbor.core.unique import Verdict
 from taskharbor.drivers.joining import Joiner, Query, Steps, StoreMark, enqueue_steps, same_store
 from taskharbor.drivers.postgres.copying import COLUMNS, HEADER, TRAILER, job_rows, plain_rows
 from taskharbor.drivers.postgres.errors import translated_for_caller
@@ -41,7 +42,7 @@ class Enqueueing:
     def enqueue(self, batch: Batch) -> Answers:
         if len(batch.fresh) == 1 and not batch.chosen_ids:
             return self._enqueue_one(batch)
-        return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
+        return self._session.in_transaction(lambda connection: self.enqueue_in(connection, batch))
 
     def somebody_listens(self) -> None:
         """A worker of this very driver has registered: whoever enqueues next is to wake it."""
@@ -81,7 +82,7 @@ class Enqueueing:
                         answers += [Enqueued(job_id) for job_id in ids]
                     queues.update(job.queue for job in chunk)
                 copy.write(TRAILER)
-            self._notify(connection, queues)
+            self.notify(connection, queues)
             return answers
 
         return self._session.in_transaction(work)
@@ -118,14 +119,17 @@ class Enqueueing:
             return batch.answers
         if self._session.run("enqueue_keyed", params):
             return batch.answers
+        if job.duplicates.while_in is not None:
+            return self._session.in_transaction(lambda connection: self.enqueue_in(connection, batch))
         # The key is held. Its holder may be gone again by now: then the longer way settles it.
         held = self._session.run("get_key", params)
         if not held:
-            return self._session.in_transaction(lambda connection: self._enqueue_many(connection, batch))
+            return self._session.in_transaction(lambda connection: self.enqueue_in(connection, batch))
         check_duplicate(job, *held[0])
         return merge_answers(batch, {job.id: held[0][0]})
 
-    def _enqueue_many(self, connection: Connection[Row], batch: Batch) -> Answers:
+    def enqueue_in(self, connection: Connection[Row], batch: Batch) -> Answers:
+        """Enqueue as a part of this transaction."""
         existing = self._take_keys(connection, batch)
         fresh = [job for job in batch.fresh if job.id not in existing]
         if not fresh:
@@ -144,10 +148,10 @@ class Enqueueing:
             finished = self._session.on(connection, "id_is_taken", {"ids": chosen})
             if finished:
                 raise id_taken(finished[0][0])
-        self._notify(connection, {job.queue for job in fresh})
+        self.notify(connection, {job.queue for job in fresh})
         return merge_answers(batch, existing)
 
-    def _notify(self, connection: Connection[Row], queues: Iterable[str]) -> None:
+    def notify(self, connection: Connection[Row], queues: Iterable[str]) -> None:
         """Wake the workers that wait for these queues. Only a hint: they look by themselves too."""
         self._session.on(connection, "notify", {"channel": self._channel, "queues": list(queues)})
 
@@ -170,9 +174,13 @@ class Enqueueing:
         if len(taken) == len(keyed):
             return {}
         holders = {(scope, key): (holder, payload) for scope, key, holder, payload in self._holders(connection, params)}
-        existing = {}
+        existing: dict[str, str] = {}
         for job in keyed:
-            if job.id not in taken:
+            if job.id not in taken and job.duplicates.while_in is not None:
+                verdict, kept_by = self._judge_holder(connection, job)
+                if verdict is not Verdict.INSERT:
+                    existing[job.id] = kept_by
+            elif job.id not in taken:
                 if (job.dedupe_scope, job.idempotency_key) not in holders:
                     # Its holder was forgotten in between. Begin again, as after any other lost race.
                     raise psycopg.errors.SerializationFailure("the holder of a key went away")
@@ -180,6 +188,27 @@ class Enqueueing:
                 check_duplicate(job, holder, payload_hash)
                 existing[job.id] = holder
         return existing
+
+    def _judge_holder(self, connection: Connection[Row], job: Admitted) -> tuple[Verdict, str]:
+        """What becomes of a unique job whose key is held. The key and its holder stay as they are until this
+        transaction ends: one that finishes at the same moment has either done so, or waits."""
+        params = _params(job)
+        held = self._session.on(connection, "lock_key", params)
+        if not held:
+            raise psycopg.errors.SerializationFailure("the holder of a key went away")
+        holder, payload_hash = held[0]
+        found = self._session.on(connection, "lock_holder", {"id": holder}) or self._session.on(
+            connection, "finished_status", {"id": holder}
+        )
+        verdict = job.duplicates.verdict(Status(found[0][0]) if found else None)
+        if verdict is Verdict.INSERT:
+            self._session.on(connection, "move_key", params)
+            return verdict, holder
+        check_duplicate(job, holder, payload_hash)
+        if verdict is Verdict.REPLACE:
+            self._session.on(connection, "replace_job", {**params, "holder": holder})
+            self._session.on(connection, "move_key", {**params, "id": holder})
+        return verdict, holder
 
     def _holders(self, connection: Connection[Row], params: Mapping[str, Any]) -> list[Row]:
         return self._session.on(connection, "get_keys", params)

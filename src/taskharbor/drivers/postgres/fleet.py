@@ -80,22 +80,20 @@ class Fleet:
         freed += self._queueing.take_back(sweep)
         return Recovery(len(dead), freed, len(self._session.run("expire", sweep)))
 
-    def prune(self, before: datetime, limit: int) -> int:
+    def prune(self, before: datetime, limit: int, upto: tuple[int, int]) -> int:
         """History is read in its own order, a window at a time, until nothing old is left or enough was found."""
         ended: dict[str, None] = {}
         xid, sequence = 0, 0
+        old = {"before": before, "last_xid": upto[0], "last_seq": upto[1]}
         while len(ended) < limit:
-            params = {"xid": xid, "seq": sequence, "before": before, "limit": PRUNE_WINDOW}
-            window = self._session.run("prune_window", params)
+            window = self._session.run("prune_window", {**old, "xid": xid, "seq": sequence, "limit": PRUNE_WINDOW})
             if not any(old for _, _, _, old, _ in window):
                 break
             xid, sequence = window[-1][0], window[-1][1]
             ended.update((job_id, None) for _, _, job_id, _, is_over in window if is_over)
-        return self._forget(list(ended)[:limit])
+        return self.prune_chosen(list(ended)[:limit], before, limit, upto) if ended else 0
 
-    def prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
-        params = {"ids": list(ids), "before": before, "limit": limit}
-        return self._forget([row[0] for row in self._session.run("prune_chosen", params)])
-
-    def _forget(self, ids: list[str]) -> int:
-        return int(self._session.run("prune", {"ids": ids})[0][0]) if ids else 0
+    def prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: tuple[int, int]) -> int:
+        """In one statement, which sees one moment: none goes that is not over when it goes."""
+        old = {"before": before, "last_xid": upto[0], "last_seq": upto[1]}
+        return int(self._session.run("prune", {**old, "ids": list(ids), "limit": min(limit, len(ids))})[0][0])

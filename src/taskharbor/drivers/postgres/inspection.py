@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from psycopg import Connection
 
@@ -19,6 +19,9 @@ from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.rows import attempt_from_row, fact_from_row, job_from_row
 from taskharbor.drivers.postgres.session import Row, Session
+from taskharbor.drivers.sqldesk import settings_from
+
+ENDLESS: Final = (2**63 - 1, 2**63 - 1)
 
 
 class Inspection:
@@ -54,12 +57,16 @@ class Inspection:
             raise JobNotFound(f"no job with the id {id!r}")
         return [attempt_from_row(row) for row in rows]
 
-    def history(self, cursor: str | None, limit: int) -> HistoryPage:
+    def history(self, cursor: str | None, limit: int, statement: str = "history") -> HistoryPage:
         identity = self._identify()
         xid, sequence = _parse_cursor(cursor, identity)
-        rows = self._session.run("history", {"xid": xid, "seq": sequence, "limit": limit})
+        rows = self._session.run(statement, {"xid": xid, "seq": sequence, "limit": limit})
         facts = [fact_from_row(row[2:], f"{identity}:{row[0]}:{row[1]}") for row in rows]
         return HistoryPage(facts, facts[-1].position if facts else f"{identity}:{xid}:{sequence}")
+
+    def place_of(self, upto: str | None) -> tuple[int, int]:
+        """Up to where: the end of all feeds if no cursor says."""
+        return ENDLESS if upto is None else _parse_cursor(upto, self._identify())
 
     def cancel(self, id: str, now: datetime) -> Status:
         def work(connection: Connection[Row]) -> Status:
@@ -100,7 +107,7 @@ class Inspection:
         self._session.run("set_paused", {"name": queue, "paused": paused})
 
     def queues(self) -> Sequence[QueueSettings]:
-        return [QueueSettings(*row) for row in self._session.run("queues", {})]
+        return [settings_from(row) for row in self._session.run("queues", {})]
 
     def _pick_dead(
         self, connection: Connection[Row], filter: JobFilter, after: str | None, limit: int

@@ -69,6 +69,14 @@ class Session:
         """One statement on a connection that the caller holds."""
         return _rows(self._start(connection, name, params))
 
+    def on_all(self, connection: Connection[Row], calls: Sequence[Call]) -> list[list[Row]]:
+        """Several statements inside the transaction of a connection that the caller holds, in one round trip."""
+        if len(calls) == 1:
+            return [self.on(connection, *calls[0])]
+        with connection.pipeline():
+            cursors = [self._start(connection, name, params) for name, params in calls]
+        return [_rows(cursor) for cursor in cursors]
+
     def transact(self, work: Callable[[Connection[Row]], T]) -> T:
         """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
         with translated():
@@ -108,9 +116,7 @@ class Session:
         # error there: it raises an IndexError or "cannot exit pipeline mode" in place of what PostgreSQL said.
         with connection.pipeline():
             connection.execute(b"BEGIN")
-            if connection.prepare_threshold is None:
-                connection.execute(b"SET LOCAL enable_seqscan = off")
-                connection.execute(b"SET LOCAL jit = off")
+            keep_to_indexes(connection)
             cursors = [self._start(connection, name, params) for name, params in calls]
             connection.execute(b"COMMIT")
         return [_rows(cursor) for cursor in cursors]
@@ -222,6 +228,13 @@ class Session:
         )
         pool.open()
         return pool
+
+
+def keep_to_indexes(connection: Connection[Row]) -> None:
+    """In this transaction, for connections that keep no settings of ours."""
+    if connection.prepare_threshold is None:
+        connection.execute(b"SET LOCAL enable_seqscan = off")
+        connection.execute(b"SET LOCAL jit = off")
 
 
 def _end(connection: Connection[Row]) -> None:

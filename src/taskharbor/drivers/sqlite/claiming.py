@@ -20,8 +20,8 @@ from taskharbor.drivers.rows import meta_from_text, timeout_from_nanos
 from taskharbor.drivers.sqlite.records import Row
 from taskharbor.drivers.sqlite.store import Connection, SqliteStore
 
-_DUE_AT: Final = 9
-_ID: Final = 1  # columns of select_due.sql
+_ID: Final = 1
+"""The column of select_due.sql."""
 
 Move = Callable[[Job], transitions.Moved]
 
@@ -55,7 +55,10 @@ class Claiming(SqliteStore):
     def _reserve_in(self, connection: Connection, claim: Claim) -> Leased:
         self._take_back(connection, claim.queues, claim.now)
         self._expire(connection, claim.queues, claim.now)
-        rows = self._due(connection, claim)
+        return self._lease(connection, self._due(connection, claim), claim)
+
+    def _lease(self, connection: Connection, rows: Sequence[Row], claim: Claim) -> Leased:
+        """Lease the jobs of these rows, which select_due.sql gave."""
         if not rows:
             return []
         tokens = new_tokens(len(rows))
@@ -95,8 +98,8 @@ class Claiming(SqliteStore):
 
     # --- Choosing ----------------------------------------------------------------------------------------------
 
-    def _due(self, connection: Connection, claim: Claim) -> list[Row]:
-        """The first due jobs over all the queues, highest priority first.
+    def _due(self, connection: Connection, claim: Claim, statement: str = "select_due") -> list[Row]:
+        """The first due jobs over all the queues, highest priority first, with the columns of the statement.
 
         Level by level: inside a level the index is in the order of due_at, so jobs that are not due yet, however
         many and however important, are never walked over.
@@ -108,7 +111,7 @@ class Claiming(SqliteStore):
         chosen: list[Row] = []
         for priority, queues in self._levels(connection, self._open_queues(connection, claim.queues)):
             level = {**params, "priority": priority, "limit": claim.limit - len(chosen)}
-            chosen.extend(self._of_level(connection, queues, level))
+            chosen.extend(self._of_level(connection, queues, level, self._sql[statement]))
             if len(chosen) == claim.limit:
                 break
         return chosen
@@ -137,16 +140,19 @@ class Claiming(SqliteStore):
                 else:
                     heads[queue] = following
 
-    def _of_level(self, connection: Connection, queues: Sequence[str], params: dict[str, Any]) -> list[Row]:
+    def _of_level(
+        self, connection: Connection, queues: Sequence[str], params: dict[str, Any], select: str
+    ) -> list[Row]:
         if len(queues) == 1:
-            return connection.execute(self._sql["select_due"], {**params, "queue": queues[0]}).fetchall()
+            return connection.execute(select, {**params, "queue": queues[0]}).fetchall()
         # Rank them by the index alone, then read from each queue just the jobs that it wins.
         streams = [connection.execute(self._sql["rank_due"], {**params, "queue": queue}).fetchall() for queue in queues]
         first = list(heapq.merge(*streams))[: params["limit"]]
-        rows: list[Row] = []
+        rows: dict[str, Row] = {}
         for queue, share in Counter(queue for _, _, queue in first).items():
-            rows.extend(connection.execute(self._sql["select_due"], {**params, "queue": queue, "limit": share}))
-        return sorted(rows, key=lambda row: (row[_DUE_AT], row[_ID]))
+            chosen = connection.execute(select, {**params, "queue": queue, "limit": share})
+            rows.update((row[_ID], row) for row in chosen)
+        return [rows[id] for _, id, _ in first]
 
 
 def _leased(rows: Sequence[Row], tokens: Sequence[str], claim: Claim) -> Leased:

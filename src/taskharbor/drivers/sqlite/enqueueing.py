@@ -13,6 +13,8 @@ from taskharbor.core.clock import to_micros
 from taskharbor.core.contract import Answers
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
+from taskharbor.core.model import Status
+from taskharbor.core.unique import Verdict
 from taskharbor.drivers.joining import (
     Joiner,
     Query,
@@ -46,24 +48,43 @@ class Enqueueing(SqliteStore):
 
     def _enqueue(self, batch: Batch) -> Answers:
         with self._writing() as connection:
-            existing = self._take_keys(connection, batch.fresh)
-            new = [job for job in batch.fresh if job.id not in existing] if existing else batch.fresh
-            self._check_ids(connection, batch, new)
-            self._job_inserter.insert(connection, _job_rows(new))
+            return self.insert_in(connection, batch)
+
+    def insert_in(self, connection: Connection, batch: Batch) -> Answers:
+        """Enqueue as a part of this transaction."""
+        existing = self._take_keys(connection, batch.fresh)
+        new = [job for job in batch.fresh if job.id not in existing] if existing else batch.fresh
+        self._check_ids(connection, batch, new)
+        self._job_inserter.insert(connection, _job_rows(new))
         return merge_answers(batch, existing)
 
     def _take_keys(self, connection: Connection, jobs: Sequence[Admitted]) -> dict[str, str]:
         """Take the key of each job that has one; for those that are taken, the id of the job that holds it."""
-        existing = {}
+        existing: dict[str, str] = {}
         for job in jobs:
             if job.idempotency_key is None:
                 continue
             params = new_job_params(job)
             if connection.execute(self._sql["take_key"], params).fetchone() is None:
                 holder_id, payload_hash = connection.execute(self._sql["get_key"], params).fetchone()
+                verdict = self._verdict(connection, job, holder_id)
+                if verdict is Verdict.INSERT:
+                    connection.execute(self._sql["move_key"], params)
+                    continue
                 check_duplicate(job, holder_id, payload_hash)
                 existing[job.id] = holder_id
+                if verdict is Verdict.REPLACE:
+                    connection.execute(self._sql["replace_job"], {**params, "holder": holder_id})
+                    connection.execute(self._sql["move_key"], {**params, "id": holder_id})
         return existing
+
+    def _verdict(self, connection: Connection, job: Admitted, holder_id: str) -> Verdict:
+        if job.duplicates.while_in is None:
+            return Verdict.KEEP
+        for place in ("lock_holder", "finished_status"):
+            if row := connection.execute(self._sql[place], {"id": holder_id}).fetchone():
+                return job.duplicates.verdict(Status(row[0]))
+        return Verdict.INSERT
 
     def _check_ids(self, connection: Connection, batch: Batch, new: Sequence[Admitted]) -> None:
         """Only an id that the caller chose can belong to another job, live or finished."""

@@ -15,7 +15,7 @@ from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.model import Status
 from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.sqlite.claiming import Claiming
-from taskharbor.drivers.sqlite.records import micros, moment
+from taskharbor.drivers.sqlite.records import micros, moment, sequence_of
 from taskharbor.drivers.sqlite.store import Connection
 
 # Jobs that left, and the last word on jobs that were in the DLQ: those may have been purged since.
@@ -87,9 +87,10 @@ class Fleet(Claiming):
         while (name := connection.execute(self._sql[statement], {**group, "above": name}).fetchone()[0]) is not None:
             yield name
 
-    def _prune(self, before: datetime, limit: int) -> int:
-        most = {"before": to_micros(before), "limit": min(limit, sys.maxsize)}
+    def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as connection:
+            old = {"before": to_micros(before), "upto": self._last_place(connection, upto)}
+            most = {**old, "limit": min(limit, sys.maxsize)}
             ended: list[tuple[int, int, str]] = []
             for final, status in _ENDED:
                 group = {"final": final, "status": status.value}
@@ -97,11 +98,16 @@ class Fleet(Claiming):
                     ended.extend(connection.execute(self._sql["select_ended"], {**group, "queue": queue, **most}))
             return self._forget(connection, [id for _, _, id in sorted(ended)[:limit]])
 
-    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int) -> int:
-        old = {"before": to_micros(before)}
+    def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as connection:
+            old = {"before": to_micros(before), "upto": self._last_place(connection, upto)}
             ended = (id for id in ids if connection.execute(self._sql["prune_chosen"], {"id": id, **old}).fetchone())
             return self._forget(connection, list(islice(ended, min(limit, sys.maxsize))))
+
+    def _last_place(self, connection: Connection, upto: str | None) -> int:
+        if upto is None:
+            return sys.maxsize
+        return sequence_of(upto, connection.execute(self._sql["store_id"]).fetchone()[0])
 
     def _forget(self, connection: Connection, ids: Sequence[str]) -> int:
         gone = [{"id": id} for id in ids]

@@ -11,12 +11,19 @@ from typing import Any
 from taskharbor.core import transitions
 from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import to_micros
-from taskharbor.core.errors import InvalidCursor, JobNotFound
+from taskharbor.core.errors import JobNotFound
 from taskharbor.core.ids import new_ids
 from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.rows import matches
-from taskharbor.drivers.sqlite.records import attempt_from_row, clone_params, ended_from_row, fact_from_row
+from taskharbor.drivers.sqldesk import settings_from
+from taskharbor.drivers.sqlite.records import (
+    attempt_from_row,
+    clone_params,
+    ended_from_row,
+    fact_from_row,
+    sequence_of,
+)
 from taskharbor.drivers.sqlite.store import Connection, SqliteStore
 
 
@@ -86,7 +93,7 @@ class Inspecting(SqliteStore):
         """One writer at a time numbers the rows inside its transaction, so their order is that of the commits."""
         with self._reading() as connection:
             store_id: str = connection.execute(self._sql["store_id"]).fetchone()[0]
-            after = _sequence_of(cursor, store_id)
+            after = 0 if cursor is None else sequence_of(cursor, store_id)
             rows = connection.execute(self._sql["history"], {"after": after, "limit": limit}).fetchall()
         facts = [fact_from_row(row, store_id) for row in rows]
         return HistoryPage(facts, facts[-1].position if facts else f"{store_id}:{after}")
@@ -137,7 +144,7 @@ class Inspecting(SqliteStore):
 
     def _queues(self) -> Sequence[QueueSettings]:
         with self._reading() as connection:
-            return [QueueSettings(name, bool(paused)) for name, paused in connection.execute(self._sql["queues"])]
+            return [settings_from(row) for row in connection.execute(self._sql["queues"])]
 
     def changed(self) -> bool:
         """Whether anything was committed to the file, by any process, since this was last asked. Very cheap."""
@@ -146,15 +153,6 @@ class Inspecting(SqliteStore):
             seen = (id(connection), version)
         before, self._seen = self._seen, seen
         return before != seen
-
-
-def _sequence_of(cursor: str | None, store_id: str) -> int:
-    if cursor is None:
-        return 0
-    mine, _, sequence = cursor.partition(":")
-    if mine != store_id or not (sequence.isascii() and sequence.isdecimal()) or len(sequence) > 18:
-        raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
-    return int(sequence)
 
 
 def _filter_params(filter: JobFilter) -> dict[str, Any]:

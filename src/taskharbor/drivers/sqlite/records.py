@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from taskharbor.core.clock import from_micros, to_micros
+from taskharbor.core.errors import InvalidCursor
 from taskharbor.core.intake import Admitted
 from taskharbor.core.model import Attempt, HistoryRow, Job, Outcome, Status
 from taskharbor.drivers.rows import (
@@ -178,3 +179,11 @@ def clone_params(job: Job) -> Params:
         "idempotency_key": None,
         "dedupe_scope": None,
     }
+
+
+def sequence_of(cursor: str, store_id: str) -> int:
+    """The place in the feed that a cursor of this store stands for."""
+    mine, _, sequence = cursor.partition(":")
+    if mine != store_id or not (sequence.isascii() and sequence.isdecimal()) or len(sequence) > 18:
+        raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
+    return int(sequence)

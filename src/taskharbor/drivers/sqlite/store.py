@@ -112,6 +112,8 @@ class SqliteStore(BaseDriver):
             self._save(connection, job)
         else:
             connection.execute(self._sql["delete_job"], {"id": job.id})
+            if fact is None or fact.attempt is None:  # it was ready
+                connection.execute(self._sql["leave_bench"], {"id": job.id})
         return job
 
     def _save(self, connection: Connection, job: Job) -> None:

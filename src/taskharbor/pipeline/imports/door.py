@@ -10,14 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import HistoryRow, Job
 from taskharbor.drivers.engine import EngineDriver
-from taskharbor.drivers.rows import fact_params, job_params, meta_to_text, timeout_to_nanos
+from taskharbor.drivers.rows import fact_params, live_params, payload_hash
 from taskharbor.drivers.state import KeyRecord
 from taskharbor.pipeline.imports.model import FINAL, Imported
 from taskharbor.pipeline.restore_rows import Restored, fact_of, numbers_of
@@ -125,32 +124,6 @@ def _with_job(fact: HistoryRow, job: Job) -> HistoryRow:
     if fact.job is None:
         return fact
     return replace(fact, job=fact.job._replace(idempotency_key=None, dedupe_scope=None, meta=job.meta))
-
-
-def payload_hash(job: Job) -> str:
-    return sha256(job.payload).hexdigest()
-
-
-def live_params(job: Job) -> dict[str, Any]:
-    """Every column of a live job, by name."""
-    return {
-        **job_params(job),
-        "type": job.type,
-        "queue": job.queue,
-        "tenant_id": job.tenant_id,
-        "payload": job.payload,
-        "meta": meta_to_text(job.meta),
-        "priority": job.priority,
-        "expires_at": job.expires_at,
-        "timeout_nanos": timeout_to_nanos(job.timeout),
-        "max_attempts": job.max_attempts,
-        "deliveries": job.deliveries,
-        "created_at": job.created_at,
-        "idempotency_key": job.idempotency_key,
-        "dedupe_scope": job.dedupe_scope,
-        "payload_hash": payload_hash(job),
-        "key_expires_at": None,
-    }
 
 
 __all__ = ["Door", "EngineDoor", "Entered", "fact_params", "keyless", "live_params", "open_door", "payload_hash"]

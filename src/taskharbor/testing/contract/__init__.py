@@ -10,6 +10,7 @@ from taskharbor.testing.contract.concurrency import ConcurrencyContract
 from taskharbor.testing.contract.dlq import DeadLetterContract
 from taskharbor.testing.contract.enqueue import EnqueueContract
 from taskharbor.testing.contract.expiry import ExpiryContract
+from taskharbor.testing.contract.fairness import FairnessContract
 from taskharbor.testing.contract.fused import FusedContract
 from taskharbor.testing.contract.history import HistoryContract
 from taskharbor.testing.contract.idempotency import IdempotencyContract
@@ -17,15 +18,19 @@ from taskharbor.testing.contract.input import InputContract
 from taskharbor.testing.contract.inspection import InspectionContract
 from taskharbor.testing.contract.leadership import LeadershipContract
 from taskharbor.testing.contract.leases import LeaseContract
+from taskharbor.testing.contract.limits import LimitContract
 from taskharbor.testing.contract.listening import ListeningContract
 from taskharbor.testing.contract.ordering import OrderingContract
 from taskharbor.testing.contract.queues import QueueContract
+from taskharbor.testing.contract.rates import RateContract
 from taskharbor.testing.contract.reclaim import ReclaimContract
 from taskharbor.testing.contract.recovery import RecoveryContract
 from taskharbor.testing.contract.repeats import RepeatContract
 from taskharbor.testing.contract.schedules import ScheduleContract
 from taskharbor.testing.contract.settling import SettlingContract
+from taskharbor.testing.contract.unique import UniqueContract
 from taskharbor.testing.contract.workers import WorkerContract
+from taskharbor.testing.contract.workflows import WorkflowContract
 
 
 class DriverContract(
@@ -33,6 +38,7 @@ class DriverContract(
     LeaseContract,
     EnqueueContract,
     IdempotencyContract,
+    UniqueContract,
     OrderingContract,
     SettlingContract,
     RepeatContract,
@@ -50,6 +56,10 @@ class DriverContract(
     LeadershipContract,
     RecoveryContract,
     ScheduleContract,
+    LimitContract,
+    RateContract,
+    FairnessContract,
+    WorkflowContract,
     ListeningContract,
     InputContract,
     ClosingContract,

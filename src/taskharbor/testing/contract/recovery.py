@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import JobNotFound, JobNotInflight
+from taskharbor.core.errors import InvalidCursor, JobNotFound, JobNotInflight
 from taskharbor.core.fleet import Recovery, Worker
 from taskharbor.core.model import JobFilter, Outcome, Reason, Status
 from taskharbor.testing.helpers import (
@@ -219,6 +219,26 @@ class RecoveryContract:
         assert set(everything(driver)) == {ids[2]}
         assert driver.prune(NOON + HOUR, limit=2) == 1
         assert driver.prune(NOON + HOUR, limit=2) == 0
+
+    def test_prune_up_to_a_cursor_leaves_every_job_with_a_row_behind_it(self, driver: Driver) -> None:
+        known = done_job(driver, now=NOON)
+        purged, again = dead_job(driver, now=NOON), dead_job(driver, now=NOON)
+        cursor = facts(driver, 3)[-1].position
+        driver.redrive(JobFilter(ids=[again]), now=NOON)
+        leased = take(driver, now=NOON)
+        driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        late = done_job(driver, now=NOON - HOUR)
+        driver.purge(JobFilter(ids=[purged]))
+        assert driver.prune(NOON + HOUR, ids=[late, again], upto=cursor) == 0
+        assert driver.prune(NOON + HOUR, upto=cursor) == 2
+        assert set(everything(driver)) == {late, again}
+        with pytest.raises(JobNotFound):
+            driver.get(known)
+        end = facts(driver, 3)[-1].position
+        assert driver.prune(NOON + HOUR, ids=[known, late], upto=end) == 1
+        assert driver.prune(NOON + HOUR, upto=end) == 1
+        with pytest.raises(InvalidCursor):
+            driver.prune(NOON + HOUR, upto="another:1:1")
 
     def test_prune_of_chosen_jobs_leaves_all_others(self, driver: Driver) -> None:
         first, second, third = (done_job(driver, now=NOON) for _ in range(3))

@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -24,12 +23,13 @@ from taskharbor.core.fleet import Worker
 from taskharbor.core.model import Extension, Job, JobFilter, Progress, Schedule, Settlement
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing.statemachine import strategies as draw
+from taskharbor.testing.statemachine.governing import GoverningRules
 from taskharbor.testing.statemachine.pair import Pair, Side
 from taskharbor.testing.statemachine.strategies import JobDraw, SettleDraw
 from taskharbor.testing.times import MICROSECOND, NOON, SECOND
 
 
-class DriverComparison(RuleBasedStateMachine):
+class DriverComparison(GoverningRules):
     """Subclass it and say in `make_driver` how to open a driver on an empty store. It is closed after use."""
 
     def make_driver(self) -> Driver:
@@ -47,6 +47,7 @@ class DriverComparison(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.everything_is_the_same()
+            self.nothing_is_stuck()
         finally:
             self.driver.close()
 

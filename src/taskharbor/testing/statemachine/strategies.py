@@ -8,6 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import JobFilter, NewJob, Progress, RetryUpdate, Schedule, Settlement, Status
 
 QUEUES: Final = ("default", "mail", "Mail")
@@ -50,15 +51,19 @@ class JobDraw:
     key_ttl: float | None
     on_duplicate: str
     decorated: bool
+    limit_key: str | None
 
     def job(self, id: str, now: datetime) -> NewJob:
+        meta = {"trace": "é"} if self.decorated else {}
+        if self.limit_key is not None:
+            meta["limit_key"] = self.limit_key
         return NewJob(
             type=self.type,
             payload=self.payload,
             queue=self.queue,
             tenant_id=self.tenant,
             id=id,
-            meta={"trace": "é"} if self.decorated else None,
+            meta=meta or None,
             priority=self.priority,
             run_at=None if self.run_in is None else now + self.run_in,
             expires_at=None if self.expires_in is None else now + self.expires_in,
@@ -88,6 +93,18 @@ job_draws = st.builds(
     key_ttl=st.sampled_from([None, None, 20]),
     on_duplicate=st.sampled_from(["return"] * 5 + ["raise"]),
     decorated=st.booleans(),
+    limit_key=st.sampled_from([None, None, "x", "X"]),
+)
+
+limits = st.builds(
+    lambda place, size: Limit(*place, *size),
+    st.sampled_from(
+        [
+            *[("queue", "default", ""), ("queue", "default", "key"), ("queue", "mail", "tenant")],
+            *[("type", "a", ""), ("type", "b", "key"), ("tenant", "Default", ""), ("type", "a", "tenant")],
+        ]
+    ),
+    st.sampled_from([(1, None, None), (2, None, None), (None, 0.1, 2), (None, 1.0, 1), (1, 0.5, None)]),
 )
 
 

@@ -9,5 +9,7 @@ SET status = 'inflight',
     started_at = NULL,
     progress = NULL,
     updated_at = :now,
+    due_at = COALESCE(due_was, due_at),
+    due_was = NULL,
     room = NULL
 WHERE id IN :ids

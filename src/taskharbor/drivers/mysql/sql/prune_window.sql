@@ -5,5 +5,5 @@ SELECT this.seq, this.job_id, this.at < :before,
        AND NOT EXISTS (SELECT 1 FROM th_jobs AS live WHERE live.id = this.job_id)
        AND NOT EXISTS (SELECT 1 FROM th_history AS later WHERE later.job_id = this.job_id AND later.seq > this.seq)
 FROM th_history AS this
-WHERE this.seq > :after
+WHERE this.seq > :after AND this.seq <= :upto
 ORDER BY this.seq LIMIT :limit

@@ -1,1 +1,1 @@
-SELECT name, paused FROM th_queues ORDER BY name
+SELECT name, paused, fair, weights FROM th_queues ORDER BY name

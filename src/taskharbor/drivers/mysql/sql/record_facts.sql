@@ -6,7 +6,8 @@ INSERT INTO th_history
    cancel_requested_at, idempotency_key, dedupe_scope, result, progress, created_at)
 SELECT
    fact.seq, job.id, job.type, job.queue, job.tenant_id, job.priority, fact.outcome, fact.status, :now, fact.final,
-   fact.attempt_no, job.deliveries, fact.error, fact.code, fact.lease_token, fact.lease_owner, job.due_at,
+   fact.attempt_no, job.deliveries, fact.error, fact.code, fact.lease_token, fact.lease_owner,
+   COALESCE(job.due_was, job.due_at),
    CAST(fact.claimed_at AS DATETIME(6)), CAST(fact.started_at AS DATETIME(6)),
    IF(fact.terminal, job.payload, NULL), IF(fact.terminal, job.meta, NULL), IF(fact.terminal, job.run_at, NULL),
    IF(fact.terminal, job.expires_at, NULL), IF(fact.terminal, job.timeout_nanos, NULL),

@@ -2,12 +2,13 @@
 -- text, which needs to be taken apart only once (no name contains a NUL), and what most jobs do not have comes as another
 -- that is NULL then.
 SELECT id, payload,
-       CONCAT_WS(CHAR(0 USING utf8mb4), type, tenant_id, due_at, created_at, timeout_nanos, max_attempts, attempts,
+       CONCAT_WS(CHAR(0 USING utf8mb4), type, tenant_id, COALESCE(due_was, due_at), created_at, timeout_nanos, max_attempts, attempts,
                  deliveries, forgiven),
        IF(meta IS NULL AND run_at IS NULL AND expires_at IS NULL AND idempotency_key IS NULL AND failed_at IS NULL
-          AND last_error = '',
+          AND last_error = '' AND due_was IS NULL,
           NULL,
-          JSON_ARRAY(meta, run_at, expires_at, last_error, failed_at, idempotency_key, dedupe_scope))
+          JSON_ARRAY(meta, run_at, expires_at, last_error, failed_at, idempotency_key, dedupe_scope,
+                     IF(due_was IS NULL, NULL, due_at)))
 FROM th_jobs FORCE INDEX (th_jobs_claim)
 WHERE status = 'ready' AND queue = :queue AND claim_rank = :rank AND claim_at <= :now
   AND (expires_at IS NULL OR expires_at > :now)

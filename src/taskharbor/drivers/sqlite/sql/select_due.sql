@@ -1,6 +1,6 @@
 -- The first jobs of a level. What a claim sets anyway is not read. INDEXED BY makes it an error, not a slow claim,
 -- if the index could not be used.
-SELECT rowid, id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos,
+SELECT rowid, id, type, queue, tenant_id, payload, meta, priority, run_at, coalesce(due_was, due_at), expires_at, timeout_nanos,
        max_attempts, attempts, deliveries, forgiven, last_error, failed_at, idempotency_key, dedupe_scope, created_at
   FROM th_jobs INDEXED BY th_jobs_ready
  WHERE queue = :queue AND status = 'ready' AND priority = :priority AND due_at <= :now

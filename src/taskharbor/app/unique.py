@@ -1,0 +1,91 @@
+"""Unique jobs: which jobs count as the same, for how long, and what the next one does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from taskharbor.core.contract import Duration
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.limits import check_duration
+from taskharbor.core.model import Status
+from taskharbor.core.unique import checked_duplicates
+
+ALL_ARGUMENTS: Final = "args"
+MADE_OF_ARGUMENTS: Final = "unique:"
+"""Keys made here begin with this, and keys of callers hardly do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Jobs of one tenant and type (`scope`) with equal arguments are one job.
+
+    `by` names the arguments that must be equal; all of them unless given. The next such job is a duplicate while the
+    first stands in one of the states of `while_in`, and for at most `period` (seconds, or a timedelta) after it was
+    enqueued. A duplicate is dropped, and its caller told which job there is; with `replace`, one that has not begun
+    becomes what the next one is.
+    """
+
+    by: str | Sequence[str] = ALL_ARGUMENTS
+    period: Duration | None = None
+    while_in: Sequence[str] = ("ready", "inflight")
+    replace: bool = False
+    scope: Sequence[str] = ("tenant", "type")
+
+    def __post_init__(self) -> None:
+        names = self.by
+        if isinstance(names, str) and names != ALL_ARGUMENTS:
+            raise InvalidInput(f"unique by takes names of arguments, by=({names!r},), or 'args' for all of them")
+        if not names or not all(isinstance(name, str) for name in names):
+            raise InvalidInput(f"unique by takes names of arguments, got {names!r}")
+        if self.period is not None and not check_duration(self.period, "period"):
+            raise InvalidInput("the period of unique jobs must be longer than nothing")
+        checked_duplicates("return", self.while_in, "k")
+
+    def fields(self) -> dict[str, Any]:
+        """What the jobs have for it, but for the key."""
+        return {
+            "unique": tuple(self.scope),
+            "key_ttl": self.period,
+            "while_in": tuple(self.while_in),
+            "on_duplicate": "replace" if self.replace else "return",
+        }
+
+    def key_of(self, task: str, payload: bytes) -> str:
+        """The key of a job with this payload."""
+        try:
+            arguments = json.loads(payload or b"{}")
+        except ValueError:  # a codec of the application's own
+            arguments = {"payload": payload.hex()} if self.by == ALL_ARGUMENTS else None
+        if not isinstance(arguments, Mapping):
+            raise InvalidInput(f"{task}: unique by arguments needs payloads that are JSON objects: give a key instead")
+        chosen = arguments if self.by == ALL_ARGUMENTS else {name: arguments.get(name) for name in self.by}
+        text = json.dumps([sorted(self.by) if self.by != ALL_ARGUMENTS else None, chosen], sort_keys=True)
+        return MADE_OF_ARGUMENTS + sha256(text.encode()).hexdigest()
+
+    def check_names(self, task: str, known: Collection[str]) -> None:
+        """Every argument named is one of the task's."""
+        for name in () if self.by == ALL_ARGUMENTS else self.by:
+            if name not in known:
+                has = ", ".join(sorted(known)) or "none"
+                raise InvalidInput(f"{task}: unique by {name!r}, but it has no such argument; it has {has}")
+
+
+def debounced(rule: Unique | None, wait: Duration) -> tuple[Unique, timedelta]:
+    """The last of several wins: each call puts the run off, until there is none for so long."""
+    delay = check_duration(wait, "debounce")
+    if not delay:
+        raise InvalidInput("debounce must be longer than nothing")
+    return replace(rule or Unique(), while_in=("ready",), replace=True, period=None), delay
+
+
+def throttled(rule: Unique | None, period: Duration) -> Unique:
+    """The first of several wins: those that follow within the period are dropped."""
+    if not check_duration(period, "throttle"):
+        raise InvalidInput("throttle must be longer than nothing")
+    every = tuple(status.value for status in Status)
+    return replace(rule or Unique(), while_in=every, replace=False, period=period)

@@ -1,0 +1,147 @@
+"""`taskharbor move`: everything from one store to another."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.cli.options import Verbs, add_verb, typed_only
+from taskharbor.cli.values import duration
+from taskharbor.core.errors import HOW_TO_MIGRATE, InvalidInput, SchemaMissing
+
+if TYPE_CHECKING:
+    from taskharbor.drivers.moving import End, Report
+
+_DESCRIPTION: Final = """\
+Move every job (waiting, dead and finished), all history, keys, schedules, workflows, limits and settings of queues to
+another store of any kind, which must be empty.
+
+No worker may run on SRC, and no job be leased. Both stores are shut for the time of the move: enqueue is refused, and
+workers get nothing. With --live SRC is used as before while its history is copied, which is most of it; then it is
+shut, what runs may end, and the rest is moved.
+Whatever ends the move, the same command goes on where it stopped. In the end both stores are read again and compared
+by count and checksum; then DST is opened, and SRC stays as it is, shut, until you delete it. After an error SRC is
+open again; after a kill --give-up opens it.
+
+examples:
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --dry-run
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --live --wait 10m
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --give-up
+"""
+
+
+def add_to(verbs: Verbs) -> None:
+    parser = add_verb(verbs, "move", help="move everything to another store", description=_DESCRIPTION)
+    parser.add_argument("source", metavar="SRC_URL", help="the store to leave")
+    parser.add_argument("target", metavar="DST_URL", help="an empty store")
+    parser.add_argument("--dry-run", action="store_true", help="check both stores and count, and write nothing")
+    parser.add_argument("--live", action="store_true", help="let SRC work on while its history is copied")
+    parser.add_argument(
+        "--wait",
+        type=duration,
+        default=timedelta(minutes=5),
+        metavar="TIME",
+        help="with --live: how long jobs may take to end (default: 5m)",
+    )
+    typed_only(
+        parser.add_argument("--give-up", action="store_true", help="end a move that was killed: SRC is used again")
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import ProgressBar, print_json
+    from taskharbor.drivers.moving import Move
+    from taskharbor.drivers.opening import redacted
+
+    urls = redacted(arguments.source), redacted(arguments.target)
+    absent = arguments.dry_run
+    with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
+        if arguments.give_up:
+            Move(source, target).give_up()
+            report = None
+        elif arguments.dry_run:
+            planned = Move(source, target)
+            planned.live = arguments.live
+            report = planned.plan()
+        else:
+            carrier = source.driver.carrier()
+            total = 3 * sum(map(carrier.count, _tables()))
+            with ProgressBar("rows moved and compared", total) as bar:
+                move = Move(source, target, bar.advance)
+                move.live, move.patience_s = arguments.live, arguments.wait.total_seconds()
+                report = move.run()
+    if arguments.json:
+        print_json(_record(urls, report))
+    else:
+        _tell(urls, report)
+    return 0
+
+
+def _tables() -> list[str]:
+    from taskharbor.core.carrying import TABLES
+
+    return list(TABLES)
+
+
+@contextmanager
+def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
+    """One of the two stores, open. With `absent`, one that is not there yet is not made: an empty one stands for it."""
+    from taskharbor.cli.store import ready, refuse_absent, store_path
+    from taskharbor.drivers.base import BaseDriver
+    from taskharbor.drivers.moving import End
+    from taskharbor.drivers.opening import open_driver, parse_url, redacted
+
+    parsed = parse_url(url)
+    if parsed.scheme == "memory":
+        raise InvalidInput("memory:// lives and ends with its process: there is nothing to move from it or to it")
+    if not create:
+        refuse_absent(parsed)
+    path = store_path(parsed)
+    driver = open_driver("memory://" if absent and path is not None and not path.exists() else url)
+    try:
+        if not isinstance(driver, BaseDriver):
+            raise InvalidInput(f"{parsed.scheme}:// cannot be moved: only the built-in stores can")
+        ready(driver, parsed, create=create)
+        driver.queues()
+        yield End(driver, redacted(url))
+    except SchemaMissing as error:
+        how = f"run `taskharbor --url {redacted(url)} migrate`"
+        raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, how)) from None
+    finally:
+        driver.close()
+
+
+def _record(urls: tuple[str, str], report: Report | None) -> dict[str, Any]:
+    record: dict[str, Any] = {"source": urls[0], "target": urls[1]}
+    if report is None:
+        return {**record, "given_up": True}
+    return {
+        **record,
+        "dry_run": report.dry_run,
+        "resumed": report.resumed,
+        "done_before": report.done_before,
+        "rows": report.moved,
+        "checksums": report.checksums,
+    }
+
+
+def _tell(urls: tuple[str, str], report: Report | None) -> None:
+    source, target = urls
+    if report is None:
+        print(f"{source} is used again; what had come to {target} is of no use: delete it, or move to it again")
+        return
+    if report.done_before:
+        print(f"everything from {source} is at {target} already: nothing to do")
+        return
+    for table, rows in report.moved.items():
+        if rows:
+            print(f"{table:<10} {rows:>14,}")
+    if report.dry_run:
+        print(f"nothing was moved: this is what {source} holds" + (" (a move was begun)" if report.resumed else ""))
+    else:
+        print(f"moved to {target}, and compared row by row. {source} is shut: point everything at the new store")

@@ -1,0 +1,149 @@
+"""`taskharbor queues limit` and `queues fair`: how much may run and start, and how tenants share a queue."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.cli.options import Verbs, add_verb
+from taskharbor.cli.values import positive
+
+if TYPE_CHECKING:
+    from taskharbor.core.limiting import Limit
+    from taskharbor.core.model import QueueSettings
+
+_LIMIT: Final = """\
+Limit how many jobs of a queue, a type or a tenant run at once and start in a second, on all workers. It holds within a
+second. What is running goes on, and counts; what has to wait lets others pass. A rate is a number of jobs a second, or
+like 60/m. Without a burst of its own, a rate lets through at once what it allows in a quarter of a second.
+
+examples:
+  taskharbor queues limit reports --concurrency 4
+  taskharbor queues limit mail --rate 100/s --burst 20
+  taskharbor queues limit sync --per key --concurrency 1
+  taskharbor queues limit email.send --type --rate 60/m
+  taskharbor queues limit acme --tenant --concurrency 10
+  taskharbor queues limit reports --lift
+"""
+_FAIR: Final = """\
+Let tenants share a queue, each by its weight; a tenant without one has the weight 1. The weights replace those of
+before.
+
+examples:
+  taskharbor queues fair mail
+  taskharbor queues fair mail --weight acme=3 --weight trial=0.5
+  taskharbor queues fair mail --off
+"""
+
+
+def add_to(group: Verbs) -> None:
+    parser = add_verb(group, "limit", help="limit what runs at once and starts in a second", description=_LIMIT)
+    parser.add_argument("name", metavar="NAME", help="a queue, or with --type or --tenant one of those")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--type", dest="scope", action="store_const", const="type", help="NAME is a type")
+    kind.add_argument("--tenant", dest="scope", action="store_const", const="tenant", help="NAME is a tenant")
+    parser.add_argument("--concurrency", type=positive, metavar="N", help="how many may run at once")
+    parser.add_argument("--rate", metavar="N/s", help="how many may start in a second (/m, /h and /d too)")
+    parser.add_argument("--burst", type=positive, metavar="N", help="how many may start at once after a rest")
+    parser.add_argument("--per", choices=("key", "tenant"), default="", help="count each key or tenant for itself")
+    parser.add_argument("--lift", action="store_true", help="remove the limit")
+    parser.set_defaults(run=run_limit)
+    parser = add_verb(group, "fair", help="let tenants share a queue", description=_FAIR)
+    parser.add_argument("name", metavar="NAME", help="the queue")
+    parser.add_argument("--weight", action="append", default=[], metavar="TENANT=W", help="a tenant's weight")
+    parser.add_argument("--off", action="store_true", help="first come, first served again")
+    parser.set_defaults(run=run_fair)
+
+
+def run_limit(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+    from taskharbor.core.errors import InvalidInput
+    from taskharbor.core.limiting import Limit, checked_limit, rate_a_second
+
+    scope = arguments.scope or "queue"
+    whose = cleaned(f"{scope} {arguments.name}" + (f" per {arguments.per}" if arguments.per else ""))
+    sizes = (arguments.concurrency, arguments.rate, arguments.burst)
+    if arguments.lift:
+        if any(size is not None for size in sizes):
+            raise InvalidInput("--lift removes a limit: give no sizes with it")
+        with opened(arguments, create=True) as driver:
+            lifted = driver.drop_limit(scope, arguments.name, arguments.per)
+        if arguments.json:
+            print_json({"scope": scope, "name": arguments.name, "per": arguments.per, "lifted": lifted})
+        else:
+            print(f"the limit of {whose} is lifted" if lifted else f"{whose} had no limit")
+        return 0
+    rate = None if arguments.rate is None else rate_a_second(arguments.rate)
+    limit = checked_limit(Limit(scope, arguments.name, arguments.per, arguments.concurrency, rate, arguments.burst))
+    with opened(arguments, create=True) as driver:
+        driver.set_limit(limit)
+    if arguments.json:
+        print_json(limit_record(limit))
+    else:
+        print(f"{whose}: {limit_text(limit)}")
+    return 0
+
+
+def run_fair(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+    from taskharbor.core.errors import InvalidInput
+
+    if arguments.off and arguments.weight:
+        raise InvalidInput("--off goes without weights: a queue that is not fair has none")
+    weights = dict(_weight(text) for text in arguments.weight)
+    with opened(arguments, create=True) as driver:
+        driver.set_fair(arguments.name, not arguments.off, weights)
+    if arguments.json:
+        print_json({"name": arguments.name, "fair": not arguments.off, "weights": weights})
+    elif arguments.off:
+        print(f"{cleaned(arguments.name)}: first come, first served")
+    else:
+        print(f"{cleaned(arguments.name)}: {cleaned(_shares(weights))}")
+    return 0
+
+
+def _weight(text: str) -> tuple[str, float]:
+    from taskharbor.core.errors import InvalidInput
+
+    tenant, _, number = text.rpartition("=")
+    try:
+        return tenant, float(number)
+    except ValueError:
+        raise InvalidInput(f"a weight is given as TENANT=NUMBER, for example acme=2, got {text!r}") from None
+
+
+def of_queue(limits: Sequence[Limit], name: str) -> list[Limit]:
+    return [limit for limit in limits if limit.scope == "queue" and limit.name == name]
+
+
+def limit_record(limit: Limit) -> dict[str, Any]:
+    return {
+        "scope": limit.scope,
+        "name": limit.name,
+        "per": limit.per or None,
+        "concurrency": limit.concurrency,
+        "rate": limit.rate,
+        "burst": limit.burst,
+    }
+
+
+def limit_text(limit: Limit) -> str:
+    parts = []
+    if limit.concurrency is not None:
+        parts.append(f"{limit.concurrency:,} at once")
+    if limit.rate is not None:
+        parts.append(f"{limit.rate:g}/s" + (f" (burst {limit.burst:,})" if limit.burst is not None else ""))
+    return ", ".join(parts) + (f" per {limit.per}" if limit.per else "")
+
+
+def rules_text(settings: QueueSettings, limits: Sequence[Limit]) -> str:
+    """All that governs a queue, in a few words."""
+    return "; ".join([*([_shares(settings.weights)] if settings.fair else []), *map(limit_text, limits)])
+
+
+def _shares(weights: Mapping[str, float]) -> str:
+    shown = [f"{tenant}={weight:g}" for tenant, weight in sorted(weights.items())]
+    return "fair" + (f" ({', '.join(shown[:3])}{', …' if shown[3:] else ''})" if shown else "")

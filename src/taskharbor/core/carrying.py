@@ -1,0 +1,132 @@
+"""Carrying a whole store to another one: what its tables hold, in a form that belongs to no store.
+
+A row is a tuple of plain values: text, numbers, bytes, and times in UTC. Rows of `jobs` are a live job, its tag in a
+fair queue and the bucket it waits for; rows of `history` are a fact. `digest` makes the same number of the same row
+whatever store it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+
+from taskharbor.core.clock import to_micros
+
+Row = tuple[Any, ...]
+Place = Sequence[str | int]
+"""Where a row stands in its table: what it is known by, or the cursor of a fact."""
+
+MOVING: Final = "\x01moving"
+"""The name, which no queue can have, under which a store is shut among the settings of queues: those are what every
+process reads again within a second."""
+
+NOTE: Final = "move"
+"""In the store that is filled: how far the move has come. In the one that is left: where everything went."""
+ORIGIN: Final = "moved_from"
+"""In a store that was filled by a move: the identity of the one that it came from, and of those before that."""
+
+
+class Table(NamedTuple):
+    """The columns with their kinds (text, number, real, flag, time, bytes, json), and how many of them are the key."""
+
+    columns: Mapping[str, str]
+    keys: int = 1
+
+
+def _columns(text: str) -> dict[str, str]:
+    words = (word.partition(":") for word in text.split())
+    return {name: kind or "text" for name, _, kind in words}
+
+
+JOBS: Final = "jobs"
+HISTORY: Final = "history"
+TABLES: Final[Mapping[str, Table]] = {
+    "queues": Table(_columns("name paused:flag fair:flag weights:json")),
+    "limits": Table(_columns("scope name per concurrency:number rate:real burst:number"), 3),
+    "schedules": Table(
+        _columns(
+            "name spec timezone type payload:bytes queue tenant_id priority:number max_attempts:number "
+            "timeout_nanos:number meta:json overlap paused:flag next_run_at:time last_run_at:time last_job_id "
+            "updated_at:time"
+        )
+    ),
+    HISTORY: Table({}),
+    "keys": Table(_columns("dedupe_scope idempotency_key job_id payload_hash expires_at:time"), 2),
+    JOBS: Table({}),
+    "buckets": Table(_columns("bucket scope name per tokens:real counted_at:time wake_at:time")),
+    "fair": Table(_columns("queue priority:number tenant_id tag:number"), 3),
+    "workflows": Table(
+        _columns(
+            "id name tenant_id policy state total:number done:number failed:number created_at:time ended_at:time "
+            "compensation"
+        )
+    ),
+    "steps": Table(_columns("workflow_id number:number name part job_id waiting:number state"), 2),
+    "edges": Table(_columns("workflow_id cause:number effect:number"), 3),
+    "leaders": Table(_columns("name holder epoch:number until:time")),
+}
+"""In the order in which they are carried."""
+
+
+@runtime_checkable
+class Carrier(Protocol):
+    """Takes the rows of a store out and brings them in, a portion at a time. For stores that nobody else uses."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from every other."""
+        ...
+
+    def take(self, table: str, after: Place | None, limit: int) -> Sequence[Row]:
+        """The next rows of the table, in order of their keys; facts in the order of the feed."""
+        ...
+
+    def count(self, table: str) -> int:
+        """How many rows the table has."""
+        ...
+
+    def bring(self, table: str, rows: Sequence[Row], notes: Mapping[str, str]) -> None:
+        """Keep rows that are not there, and the notes with them: all of it or nothing."""
+        ...
+
+    def clear(self, table: str, notes: Mapping[str, str]) -> None:
+        """Empty the table, and keep the notes with it: both or neither."""
+        ...
+
+    def note(self, name: str) -> str | None:
+        """What a note says; None if there is none."""
+        ...
+
+    def write_notes(self, notes: Mapping[str, str | None]) -> None:
+        """Set notes, and strike those that are given as None."""
+        ...
+
+
+def place_of(table: str, row: Row) -> list[str | int]:
+    if table == JOBS:
+        return [row[0].id]
+    if table == HISTORY:
+        return [row[0].position]
+    return list(row[: TABLES[table].keys])
+
+
+def digest(values: Sequence[Any]) -> int:
+    """A number that stands for a row. Sums of them stand for tables, in whatever order the rows come."""
+    return int.from_bytes(sha256(repr([_plain(value) for value in values]).encode()).digest()[:16], "big")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return to_micros(value)
+    if isinstance(value, bool):
+        return int(value)
+    return str(value) if isinstance(value, str) else value
+
+
+def json_text(text: str | None) -> str | None:
+    """JSON in one way of writing, whoever wrote it; nothing for what is empty."""
+    found = json.loads(text) if text else None
+    return json.dumps(found, ensure_ascii=False, sort_keys=True, separators=(",", ":")) if found else None

@@ -1,0 +1,223 @@
+"""Limits on how many jobs run at once and how many start in a second. Pure rules; stores keep the numbers.
+
+A limit covers a queue, a type or a tenant, as a whole or split by the jobs' own keys or tenants. Each part that is
+counted for itself is a *bucket*. What runs is counted from leases, so that a worker that dies gives its share back
+with them; starts are counted with tokens that come back with time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final
+
+from taskharbor.core.errors import InvalidInput
+from taskharbor.core.limits import MAX_NAME, check_name
+from taskharbor.core.model import Job
+
+LIMIT_KEY: Final = "limit_key"
+"""The name in a job's meta under which it carries the key of its caller's choice."""
+SCOPES: Final = ("queue", "type", "tenant")
+PARTS: Final = ("", "key", "tenant")
+LONGEST_BUCKET: Final = 190
+MOST: Final = 1_000_000_000
+BURST_S: Final = 0.25
+"""Without a burst of its own, a rate lets through at once what it lets through in this time."""
+
+PATIENCE_S: Final = 0.1
+"""How much later than for one token a claim may come back to take several at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many jobs may run at once (`concurrency`), and how many may start in a second (`rate`), of those that
+    `scope` and `name` choose: one of them or both. `per` counts each key or each tenant for itself; jobs without a key
+    are not held by a limit per key. `burst` is how many may start at once after a rest."""
+
+    scope: str
+    name: str
+    per: str = ""
+    concurrency: int | None = None
+    rate: float | None = None
+    burst: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.scope, self.name, self.per
+
+    @property
+    def depth(self) -> float:
+        """How many tokens a bucket holds at most."""
+        if self.rate is None:
+            return math.inf
+        return self.burst if self.burst is not None else max(1, math.ceil(self.rate * BURST_S))
+
+    def covers(self, job: Job) -> bool:
+        return bool(self.name == getattr(job, _FIELD[self.scope]))
+
+    def bucket(self, job: Job) -> str | None:
+        """Which bucket counts the job; None if this limit does not hold it."""
+        if not self.covers(job):
+            return None
+        if self.per == "":
+            return self.whole
+        value = job.meta.get(LIMIT_KEY) if self.per == "key" else job.tenant_id
+        return None if value is None else _named(*self.key, value)
+
+    @property
+    def whole(self) -> str:
+        """The bucket of a limit that is not split."""
+        return _named(*self.key, "")
+
+
+_FIELD: Final = {"queue": "queue", "type": "type", "tenant": "tenant_id"}
+
+
+def _named(*parts: str) -> str:
+    text = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
+    return text if len(text) <= LONGEST_BUCKET else "sha256:" + sha256(text.encode()).hexdigest()
+
+
+_SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def rate_a_second(rate: float | str) -> float:
+    """A rate as a number of jobs a second; text says so many in a second, a minute, an hour or a day: "60/m"."""
+    if not isinstance(rate, str):
+        return rate
+    number, slash, span = (part.strip() for part in rate.partition("/"))
+    try:
+        if slash and span not in _SPANS:
+            raise ValueError(span)
+        return float(number) / _SPANS.get(span, 1)
+    except ValueError:
+        raise InvalidInput(
+            f"a rate is a number of jobs a second, or like '100/s', '60/m', '5/h', got {rate!r}"
+        ) from None
+
+
+def checked_limit(limit: Limit) -> Limit:
+    """The limit, if it makes sense."""
+    if limit.scope not in SCOPES:
+        raise InvalidInput(f"a limit is for a queue, a type or a tenant, got {limit.scope!r}")
+    check_name(limit.name, limit.scope, MAX_NAME)
+    if limit.per not in PARTS or limit.per == limit.scope:
+        raise InvalidInput(
+            f"a limit for a {limit.scope} is counted as a whole, per 'key' or per 'tenant', got {limit.per!r}"
+        )
+    if limit.concurrency is None and limit.rate is None:
+        raise InvalidInput("a limit needs a concurrency, a rate, or both; to lift one, remove it")
+    if limit.concurrency is not None and (type(limit.concurrency) is not int or not 1 <= limit.concurrency <= MOST):
+        raise InvalidInput(
+            f"concurrency must be a whole number of at least 1, got {limit.concurrency!r}: "
+            "to stop a queue altogether, pause it"
+        )
+    if limit.rate is not None and (
+        isinstance(limit.rate, bool)
+        or not isinstance(limit.rate, int | float)
+        or not math.isfinite(limit.rate)
+        or not 1e-6 <= limit.rate <= MOST
+    ):
+        raise InvalidInput(f"rate must be a number of jobs a second above zero, got {limit.rate!r}")
+    if limit.burst is not None:
+        if limit.rate is None:
+            raise InvalidInput("burst goes with a rate")
+        if type(limit.burst) is not int or not 1 <= limit.burst <= MOST:
+            raise InvalidInput(f"burst must be a whole number of at least 1, got {limit.burst!r}")
+    return limit
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a bucket stands: how many of its jobs run, and how many tokens it had when they were last counted."""
+
+    running: int = 0
+    tokens: float = math.inf
+    counted_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Bucket:
+    limit: Limit
+    running: int
+    tokens: float
+    used: bool = False
+
+
+class Judge:
+    """Lets jobs through in the order in which they come, as far as the buckets have room."""
+
+    def __init__(self, limits: Iterable[Limit], now: datetime) -> None:
+        self._limits = tuple(limits)
+        self._now = now
+        self._buckets: dict[str, _Bucket] = {}
+        self._found: dict[tuple[str, str, str, str | None], list[tuple[str, Limit]]] = {}
+
+    def buckets_of(self, job: Job) -> list[tuple[str, Limit]]:
+        # Every job is asked for several times, and many are alike.
+        alike = (job.type, job.queue, job.tenant_id, job.meta.get(LIMIT_KEY))
+        found = self._found.get(alike)
+        if found is None:
+            named = ((limit.bucket(job), limit) for limit in self._limits)
+            found = self._found[alike] = [(bucket, limit) for bucket, limit in named if bucket is not None]
+        return found
+
+    def unknown(self, jobs: Iterable[Job]) -> dict[str, Limit]:
+        """The buckets of these jobs whose standing is still to be told."""
+        return {name: limit for job in jobs for name, limit in self.buckets_of(job) if name not in self._buckets}
+
+    def learn(self, limit: Limit, bucket: str, standing: Standing | None) -> None:
+        standing = standing or Standing()
+        tokens = limit.depth
+        if limit.rate is not None and standing.counted_at is not None:
+            passed = max(0.0, (self._now - standing.counted_at).total_seconds())
+            tokens = min(limit.depth, standing.tokens + passed * limit.rate)
+        self._buckets[bucket] = _Bucket(limit, standing.running, tokens)
+
+    def room(self, bucket: str) -> int:
+        """How many more jobs the bucket lets through now."""
+        here = self._buckets[bucket]
+        room: float = MOST if here.limit.concurrency is None else here.limit.concurrency - here.running
+        # Tokens are added up from fractions: what is a token but for the last digit is one.
+        return max(0, int(min(room, here.tokens + 1e-9)))
+
+    def admit(self, job: Job) -> str | None:
+        """Count the job in and return None, or return the bucket that has no room for it."""
+        buckets = self.buckets_of(job)
+        for name, _ in buckets:
+            if not self.room(name):
+                return name
+        for name, _ in buckets:
+            here = self._buckets[name]
+            here.running += 1
+            here.tokens -= 1
+            here.used = True
+        return None
+
+    def next_token_at(self, bucket: str, wanted: int = 1) -> datetime | None:
+        """When the bucket will have room again through the passing of time; None if only an end makes room."""
+        here = self._buckets[bucket]
+        limit = here.limit
+        if limit.rate is None or (limit.concurrency is not None and here.running >= limit.concurrency):
+            return None
+        # To come back for each single token would be many ways for little: come for several, but not much later.
+        aim = max(1.0, min(float(wanted), limit.depth / 2, limit.rate * PATIENCE_S))
+        return self._now + timedelta(seconds=max(0.0, (aim - here.tokens) / limit.rate))
+
+    def spent(self) -> Mapping[str, tuple[Limit, float]]:
+        """The buckets whose tokens were used, with what is left."""
+        return {
+            name: (here.limit, here.tokens)
+            for name, here in self._buckets.items()
+            if here.used and here.limit.rate is not None
+        }
+
+
+def limits_for(limits: Sequence[Limit], queues: Iterable[str]) -> tuple[Limit, ...]:
+    """Those that may hold a job of these queues."""
+    asked = frozenset(queues)
+    return tuple(limit for limit in limits if limit.scope != "queue" or limit.name in asked)

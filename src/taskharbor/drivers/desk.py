@@ -1,0 +1,195 @@
+"""The desk of the in-process engine: what a governed claim asks for, on a `State` that is held for one change."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from taskharbor.core.contract import Leased
+from taskharbor.core.fairness import Newcomer
+from taskharbor.core.limiting import Limit, Standing
+from taskharbor.core.model import Job, Status
+from taskharbor.drivers.flowdesk import EngineFlows
+from taskharbor.drivers.governing import AT_ONCE, Ask, Benched, Running, Woken
+from taskharbor.drivers.lines import BucketRecord, RunningRecord
+from taskharbor.drivers.state import State
+
+NOTES_AT_ONCE: Final = 500
+Before = dict[str, tuple[Job, int | None]]
+"""The jobs that were leased, as they were, and their tags."""
+Lease = Callable[[State, Ask, Before], Leased]
+Sweep = Callable[[State, Sequence[str], datetime], object]
+
+
+class EngineDesk(EngineFlows):
+    """Whoever has the state has it alone, so there is nothing to hold."""
+
+    def __init__(self, state: State, lease: Lease, sweep: Sweep) -> None:
+        self._state = state
+        self._lease = lease
+        self._sweep = sweep
+        self._before: dict[str, tuple[Job, int | None]] = {}
+
+    def hold(self, limits: Sequence[Limit]) -> Sequence[Limit]:
+        known = self._state.limits
+        return [known[limit.key] for limit in limits if limit.key in known]
+
+    # --- What runs -----------------------------------------------------------------------------------------
+
+    def ended(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            for bucket in sorted(self._state.notes_of.get(id, ())):
+                if not self._counts(bucket, id):
+                    self._strike(bucket, id)
+
+    def lapsed(self, now: datetime) -> None:
+        untils = self._state.untils
+        for _ in range(NOTES_AT_ONCE):
+            if not untils or untils[0][0] > now:
+                return
+            until, bucket, id = heapq.heappop(untils)
+            note = self._state.running.get((bucket, id))
+            if note is None or note.until != until:
+                continue
+            job = self._state.jobs.get(id)
+            if job is None or not self._counts(bucket, id) or (job.lease_expires_at or now) <= now:
+                self._strike(bucket, id)
+            elif job.lease_expires_at is not None:
+                self._state.put("running", (bucket, id), replace(note, until=job.lease_expires_at))
+
+    def leased(self, now: datetime) -> Sequence[Job]:
+        return [
+            job
+            for job in self._state.jobs.values()
+            if job.status is Status.INFLIGHT and job.lease_expires_at is not None and job.lease_expires_at > now
+        ]
+
+    def note(self, running: Sequence[Running]) -> None:
+        for bucket, id, token, until in running:
+            self._state.put("running", (bucket, id), RunningRecord(token, until))
+
+    def _counts(self, bucket: str, id: str) -> bool:
+        """Whether the job of this note is still leased as it says."""
+        job = self._state.jobs.get(id)
+        return (
+            job is not None
+            and job.status is Status.INFLIGHT
+            and job.lease_token == self._state.running[bucket, id].token
+        )
+
+    def _strike(self, bucket: str, id: str) -> None:
+        self._state.drop("running", (bucket, id))
+        kept = self._state.buckets.get(bucket)
+        if kept is not None and self._state.has_bench(bucket) and kept.wake_at != AT_ONCE:
+            self._state.put("buckets", bucket, replace(kept, wake_at=AT_ONCE))
+
+    # --- Buckets -------------------------------------------------------------------------------------------
+
+    def woken(self, now: datetime, most: int) -> Sequence[Woken]:
+        found: dict[str, Woken] = {}
+        wakes = self._state.wakes
+        while wakes and wakes[0][0] <= now and len(found) < most:
+            wake_at, bucket = heapq.heappop(wakes)
+            kept = self._state.buckets.get(bucket)
+            if kept is not None and kept.wake_at == wake_at:
+                found[bucket] = Woken(bucket, kept.limit)
+        return list(found.values())
+
+    def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
+        found = {}
+        for bucket in buckets:
+            running = sum(1 for id in self._state.notes_in.get(bucket, ()) if self._counts(bucket, id))
+            kept = self._state.buckets.get(bucket)
+            found[bucket] = Standing(running)
+            if kept is not None and kept.tokens is not None:
+                found[bucket] = Standing(running, kept.tokens, kept.counted_at)
+        return found
+
+    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
+        for bucket, (limit, left) in tokens.items():
+            kept = self._state.buckets.get(bucket) or BucketRecord(limit.key)
+            self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=now))
+
+    def rest(self, until: Mapping[str, datetime]) -> None:
+        for bucket, moment in until.items():
+            kept = self._state.buckets[bucket]
+            if self._state.has_bench(bucket):
+                self._state.put("buckets", bucket, replace(kept, wake_at=moment))
+            elif kept.tokens is None:
+                self._state.drop("buckets", bucket)
+            else:
+                self._state.put("buckets", bucket, replace(kept, wake_at=None))
+
+    # --- The line and the benches --------------------------------------------------------------------------
+
+    def claim(self, ask: Ask) -> Leased:
+        return self._lease(self._state, ask, self._before)
+
+    def bench(self, jobs: Sequence[Benched], limits: Mapping[str, Limit], wake: Mapping[str, datetime]) -> None:
+        for (job, _), bucket in jobs:
+            before, tag = self._before.pop(job.id)
+            self._state.restore(before)
+            if tag is not None:
+                self._state.put("tags", job.id, tag)
+            if bucket:
+                self._state.put("bench", job.id, bucket)
+        for bucket, moment in wake.items():
+            kept = self._state.buckets.get(bucket) or BucketRecord(limits[bucket].key)
+            self._state.put("buckets", bucket, replace(kept, wake_at=moment))
+
+    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+        state = self._state
+        back = {}
+        for bucket, count in counts.items():
+            back[bucket] = 0
+            while back[bucket] < count and state.has_bench(bucket):
+                _, _, id = heapq.heappop(state.waiting[bucket])
+                state.drop("bench", id)
+                back[bucket] += 1
+        return back
+
+    # --- Fair shares ---------------------------------------------------------------------------------------
+
+    def newcomers(
+        self, queue: str, now: datetime, most: int, ids: Sequence[str] | None
+    ) -> Mapping[int, list[Newcomer]]:
+        state = self._state
+        found: dict[int, list[Newcomer]] = {}
+        if ids is not None:
+            jobs = [state.jobs[id] for id in ids if id in state.jobs]
+            jobs = [job for job in jobs if job.queue == queue and self._is_newcomer(job, now)][:most]
+            for job in sorted(jobs, key=lambda job: (-job.priority, job.due_at, job.id)):
+                found.setdefault(job.priority, []).append(Newcomer(job.id, job.tenant_id))
+            return found
+        self._sweep(state, [queue], now)  # what comes back by that is new in line, too
+        seen: set[str] = set()
+        for priority in sorted(state.ready[queue], reverse=True):
+            if len(seen) >= most:
+                break
+            for job in state.in_line(state.ready[queue][priority], now):
+                if job.id not in seen:
+                    seen.add(job.id)
+                    found.setdefault(priority, []).append(Newcomer(job.id, job.tenant_id))
+                if len(seen) >= most:
+                    break
+        return found
+
+    def _is_newcomer(self, job: Job, now: datetime) -> bool:
+        waits = job.status is Status.READY and job.id not in self._state.bench
+        return waits and job.due_at <= now and job.id not in self._state.tags
+
+    def tags(self, queue: str, priority: int, tenants: Sequence[str]) -> tuple[Mapping[str, int], int]:
+        known = self._state.fair
+        last = {tenant: known[place] for tenant in tenants if (place := (queue, priority, tenant)) in known}
+        first = self._state.first_tag(queue, priority)
+        return last, known.get((queue, priority, ""), 0) if first is None else first
+
+    def give(self, queue: str, priority: int, tags: Sequence[tuple[str, int]], last: Mapping[str, int]) -> None:
+        for id, tag in tags:
+            self._state.put("tags", id, tag)
+        highest = max((self._state.fair.get((queue, priority, ""), 0), *last.values()))
+        for tenant, tag in {**last, "": highest}.items():
+            self._state.put("fair", (queue, priority, tenant), tag)

@@ -1,0 +1,190 @@
+"""How workflows move on, written once for every store.
+
+A store offers a `FlowDesk`: the few things that a workflow asks of it, inside one transaction. Whoever moves a workflow
+locks its row first, so that two never do so at once. Everything here may be called any number of times for the same
+jobs: a step ends once, and only an open one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, NamedTuple, Protocol
+
+from taskharbor.core.intake import Batch
+from taskharbor.core.model import Status
+from taskharbor.core.workflow import COMPENSATION, Policy, StepState, Workflow, WorkflowState
+
+AT_ONCE: Final = 5_000
+"""Steps that one transaction lets go or stops."""
+LIVE: Final = frozenset({Status.READY, Status.INFLIGHT})
+
+
+class StepRow(NamedTuple):
+    workflow_id: str
+    number: int
+    name: str
+    part: str
+    job_id: str
+    waiting: int
+    state: StepState
+
+
+class Ending(NamedTuple):
+    """An open step, or one that failed, and where its job stands; None if it is gone."""
+
+    workflow_id: str
+    number: int
+    state: StepState
+    status: Status | None
+
+
+class FlowDesk(Protocol):
+    """What workflows ask of a store, in one transaction."""
+
+    def insert_workflow(self, flow: Workflow, compensation: str | None) -> None: ...
+
+    def insert_steps(self, steps: Sequence[StepRow]) -> None: ...
+
+    def insert_edges(self, workflow_id: str, edges: Sequence[tuple[int, int]]) -> None: ...
+
+    def insert_jobs(self, batch: Batch) -> None:
+        """As enqueue does."""
+        ...
+
+    def workflows_of(self, job_ids: Sequence[str]) -> Sequence[str]:
+        """The workflows that have one of these jobs as a step that is open or failed."""
+        ...
+
+    def lock_workflows(self, ids: Sequence[str]) -> Sequence[Workflow]:
+        """These workflows, in order of their ids, and nobody else moves them until the transaction ends."""
+        ...
+
+    def endings(self, job_ids: Sequence[str]) -> Sequence[Ending]:
+        """The steps of these jobs that are open or failed."""
+        ...
+
+    def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None: ...
+
+    def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
+        """Steps that wait for these wait for so many less; those that wait for none any more are held."""
+        ...
+
+    def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
+        """Numbers and jobs of held steps."""
+        ...
+
+    def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
+        """Held jobs are due now."""
+        ...
+
+    def waiting_jobs(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
+        """Numbers and jobs of open steps whose job is ready, locked: nobody leases them meanwhile."""
+        ...
+
+    def hold_back(self, job_ids: Sequence[str]) -> None:
+        """Ready jobs are held again."""
+        ...
+
+    def count_open(self, workflow_id: str) -> int: ...
+
+    def compensation(self, workflow_id: str) -> str | None: ...
+
+    def save(self, flow: Workflow) -> None:
+        """State, counters and end."""
+        ...
+
+
+def advance(desk: FlowDesk, job_ids: Sequence[str], now: datetime) -> Sequence[str]:
+    """Move the workflows on whose steps these jobs are, as far as the jobs have. Returns the workflows that are to be
+    looked at again: there is more to let go or to stop than one transaction does, or something to compensate."""
+    ids = desk.workflows_of(job_ids)
+    if not ids:
+        return []
+    flows = {flow.id: flow for flow in desk.lock_workflows(sorted(ids))}
+    endings: dict[str, list[Ending]] = defaultdict(list)
+    for ending in desk.endings(job_ids):
+        if ending.workflow_id in flows:
+            endings[ending.workflow_id].append(ending)
+    return [id for id in sorted(endings) if _moved(desk, flows[id], endings[id], now)]
+
+
+def _moved(desk: FlowDesk, flow: Workflow, endings: Sequence[Ending], now: datetime) -> bool:
+    if any(ending.number == COMPENSATION for ending in endings):
+        flow = _compensated(desk, flow, endings, now)
+        endings = [ending for ending in endings if ending.number != COMPENSATION]
+        desk.save(flow)
+    done = [each.number for each in endings if each.status is Status.DONE]
+    again = [each.number for each in endings if each.state is StepState.FAILED and each.status in LIVE]
+    failed = [
+        each.number
+        for each in endings
+        if each.state is StepState.OPEN and each.status is not Status.DONE and each.status not in LIVE
+    ]
+    late = sum(1 for each in endings if each.state is StepState.FAILED and each.status is Status.DONE)
+    if not done and not failed and not again:
+        return False
+    for numbers, state in ((done, StepState.DONE), (failed, StepState.FAILED), (again, StepState.OPEN)):
+        if numbers:
+            desk.mark(flow.id, numbers, state)
+    flow = replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed) - len(again) - late)
+    # A failed step of a workflow that goes on has counted as ended already, and does not do so twice.
+    redone = {each.number for each in endings if each.state is StepState.FAILED}
+    ended = [number for number in done if flow.policy is not Policy.CONTINUE or number not in redone]
+    if flow.policy is Policy.CONTINUE:
+        ended += failed
+    if ended:
+        desk.count_down(flow.id, ended)
+    more = settle_state(desk, flow, now)
+    return more or (flow.policy is Policy.COMPENSATE and flow.failed > 0)
+
+
+def settle_state(desk: FlowDesk, flow: Workflow, now: datetime) -> bool:
+    """Work out where the workflow stands, and act on it; whether there is more to do of that."""
+    more = False
+    if flow.state in (WorkflowState.CANCELLED, WorkflowState.COMPENSATING, WorkflowState.COMPENSATED):
+        desk.save(flow)
+        return False
+    if flow.failed and flow.policy is not Policy.CONTINUE:
+        more = _stop(desk, flow)
+        flow = replace(flow, state=WorkflowState.FAILED, ended_at=flow.ended_at or now)
+    elif flow.done + flow.failed == flow.total:
+        state = WorkflowState.FAILED if flow.failed else WorkflowState.DONE
+        flow = replace(flow, state=state, ended_at=now)
+    elif flow.state is not WorkflowState.STARTING:
+        flow = replace(flow, state=WorkflowState.RUNNING, ended_at=None)
+        more = _let_go(desk, flow.id, now)
+    desk.save(flow)
+    return more
+
+
+def _let_go(desk: FlowDesk, workflow_id: str, now: datetime) -> bool:
+    held = desk.held(workflow_id, AT_ONCE)
+    if held:
+        desk.mark(workflow_id, [number for number, _ in held], StepState.OPEN)
+        desk.let_go([job_id for _, job_id in held], now)
+    return len(held) == AT_ONCE
+
+
+def _stop(desk: FlowDesk, flow: Workflow) -> bool:
+    waiting = desk.waiting_jobs(flow.id, AT_ONCE)
+    if waiting:
+        desk.hold_back([job_id for _, job_id in waiting])
+        desk.mark(flow.id, [number for number, _ in waiting], StepState.HELD)
+    return len(waiting) == AT_ONCE
+
+
+def _compensated(desk: FlowDesk, flow: Workflow, endings: Iterable[Ending], now: datetime) -> Workflow:
+    [ending] = [each for each in endings if each.number == COMPENSATION]
+    if ending.status in LIVE:
+        return flow
+    done = ending.status is Status.DONE
+    desk.mark(flow.id, [COMPENSATION], StepState.DONE if done else StepState.FAILED)
+    return replace(flow, state=WorkflowState.COMPENSATED if done else WorkflowState.FAILED, ended_at=now)
+
+
+def wants_compensation(desk: FlowDesk, flow: Workflow) -> bool:
+    """Whether the workflow has failed, and nothing of it runs any more that may still do something to undo."""
+    return flow.policy is Policy.COMPENSATE and flow.state is WorkflowState.FAILED and not desk.count_open(flow.id)

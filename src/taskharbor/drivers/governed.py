@@ -1,0 +1,223 @@
+"""Settings of queues, limits and fair shares: the calls that all drivers share, and when a claim is governed.
+
+What governs claims is read twice a second and kept in between, so that a store without limits and fair queues pays
+nothing else for them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from taskharbor.core import limits as bounds
+from taskharbor.core.carrying import MOVING, NOTE, Carrier
+from taskharbor.core.contract import Leased, Settled
+from taskharbor.core.errors import InvalidInput, StoreError, StoreMoved
+from taskharbor.core.fairness import checked_weights
+from taskharbor.core.intake import Batch
+from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits_for
+from taskharbor.core.limits import check_name
+from taskharbor.core.model import QueueSettings, Settlement
+from taskharbor.drivers.checks import check_names
+from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim
+from taskharbor.drivers.operations import StoreOperations
+
+RULES_LAST_S: Final = 0.5
+"""How old the rules may be that a claim goes by."""
+ALL_KNOW_S: Final = 1.0
+"""So long after this driver has learned of a limit, every other one has too, and claims without it are over."""
+TAGS_IN_ONE: Final = 5_000
+MOST_HINTS: Final = 1_000
+
+
+class GoverningCalls(StoreOperations):
+    """The governing part of the contract over the operations of a store."""
+
+    def __init__(self) -> None:
+        self._rules_lock = threading.Lock()
+        self._rules_kept = Rules()
+        self._rules_until = 0.0
+        self._learned: dict[tuple[str, str, str], list[float]] = {}
+        """For each limit on what runs, the moments at which the jobs that run already are still to be counted in."""
+        self._hints: dict[frozenset[str], datetime] = {}
+
+    @abstractmethod
+    def _check_open(self) -> None: ...
+
+    @abstractmethod
+    def _moment(self, now: datetime | None) -> datetime: ...
+
+    def pause(self, queue: str) -> None:
+        self._check_open()
+        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
+
+    def resume(self, queue: str) -> None:
+        self._check_open()
+        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
+
+    def queues(self) -> Sequence[QueueSettings]:
+        self._check_open()
+        return [queue for queue in self._queues() if queue.name != MOVING]
+
+    def shut(self, shut: bool) -> None:
+        """Within a second no process takes jobs in or gives any out, until this is undone: for moving the store."""
+        self._check_open()
+        self._set_paused(MOVING, shut)
+        self.forget_rules()
+
+    def is_shut(self) -> bool:
+        self._check_open()
+        return self._read_rules().shut
+
+    def carrier(self) -> Carrier:
+        """What takes all rows of this store out, and brings those of another one in."""
+        raise InvalidInput(f"{type(self).__name__} cannot be moved: only the built-in stores can")
+
+    def set_limit(self, limit: Limit, *, now: datetime | None = None) -> None:
+        moment = self._moment(now)
+        if not isinstance(limit, Limit):
+            raise InvalidInput(
+                f"set_limit takes a Limit, got {type(limit).__name__}: "
+                'set_limit(Limit("queue", "reports", concurrency=4))'
+            )
+        self._set_limit(checked_limit(limit), moment)
+        self.forget_rules()
+
+    def drop_limit(self, scope: str, name: str, per: str = "", *, now: datetime | None = None) -> bool:
+        moment = self._moment(now)
+        if scope not in SCOPES or per not in PARTS:
+            raise InvalidInput(f"there is no limit for {scope!r} and per {per!r}: get_limits() lists those there are")
+        dropped = self._drop_limit((scope, check_name(name, scope, bounds.MAX_NAME), per), moment)
+        self.forget_rules()
+        return dropped
+
+    def get_limits(self) -> Sequence[Limit]:
+        self._check_open()
+        return sorted(self._read_rules().limits, key=lambda limit: limit.key)
+
+    def set_fair(
+        self,
+        queue: str,
+        fair: bool = True,
+        weights: Mapping[str, float] | None = None,
+        *,
+        now: datetime | None = None,
+    ) -> None:
+        moment = self._moment(now)
+        if not isinstance(fair, bool):
+            raise InvalidInput(f"fair must be True or False, got {fair!r}")
+        name = check_name(queue, "queue", bounds.MAX_NAME)
+        shares = checked_weights(weights)
+        if shares and not fair:
+            raise InvalidInput("weights go with fair=True: a queue that is not fair has none")
+        self._set_fair(name, fair, shares)
+        self.forget_rules()
+        rules = self._rules()
+        # What waits already takes its place too; whatever comes in meanwhile gets its tag at the claims.
+        while rules.is_fair(name) and self._give_tags(rules, name, moment, None) == TAGS_IN_ONE:
+            pass
+
+    def is_scarce(self, queues: str | Sequence[str]) -> bool:
+        self._check_open()
+        if not self._rules_kept.limits:
+            return False
+        held = limits_for(self._rules_kept.limits, check_names(queues, "queue"))
+        return any(limit.concurrency is not None and limit.per != "key" for limit in held)
+
+    def look_again_at(self, queues: str | Sequence[str]) -> datetime | None:
+        self._check_open()
+        if not self._hints:
+            return None
+        return self._hints.get(frozenset(check_names(queues, "queue")))
+
+    # --- For the calls of a queue ------------------------------------------------------------------------
+
+    def _rules(self) -> Rules:
+        """What governs claims, at most half a second old."""
+        if time.monotonic() < self._rules_until:
+            return self._rules_kept
+        with self._rules_lock:
+            if time.monotonic() >= self._rules_until:
+                self._rules_kept = rules = self._read_rules()
+                self._rules_until = time.monotonic() + RULES_LAST_S
+                self._learn(rules)
+            return self._rules_kept
+
+    def _let_in(self, batch: Batch) -> Batch:
+        """The batch, unless the store takes in no jobs."""
+        if self._rules().shut:
+            raise StoreMoved(where_to(self.carrier().note(NOTE)))
+        return batch
+
+    def forget_rules(self) -> None:
+        """Read what governs claims again before the next one, as if nothing had been known of it."""
+        with self._rules_lock:  # a reading that goes on may be of before the change: it must not outlast this
+            self._rules_until = 0.0
+            self._learned.clear()
+            self._hints.clear()
+
+    def _learn(self, rules: Rules) -> None:
+        """Jobs that were claimed before everybody knew of a limit are counted in: at once, and once more when
+        everybody knows."""
+        now = time.monotonic()
+        counting = {limit.key for limit in rules.limits if limit.concurrency is not None}
+        self._learned = {key: self._learned.get(key, [now, now + ALL_KNOW_S]) for key in counting}
+
+    def _settle_and_ask(self, rules: Rules, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
+        results = self._settle(settlements, ask.now) if settlements else []
+        ended = list({item.id: None for item in settlements})
+        at = time.monotonic()
+        learned = self._learned
+        fresh = [limit for limit in rules.limits if any(moment <= at for moment in learned.get(limit.key, ()))]
+        leased, again = self._at_desk(lambda desk: governed_claim(desk, rules, ask, ended, fresh))
+        for limit in fresh:
+            learned[limit.key] = [moment for moment in learned[limit.key] if moment > at]
+        self._hint(ask.queues, again)
+        return results, leased
+
+    def _hint(self, queues: Sequence[str], again: datetime | None) -> None:
+        chosen = frozenset(queues)
+        if again is None:
+            self._hints.pop(chosen, None)
+            return
+        if len(self._hints) >= MOST_HINTS:
+            self._hints.clear()
+        self._hints[chosen] = again
+
+    def _strike(self, rules: Rules, settlements: Sequence[Settlement]) -> None:
+        """What has ended gives its place back to whoever waits for it."""
+        if not settlements or not rules.count:
+            return
+        ended = list({item.id: None for item in settlements})
+        # The jobs are settled, and do not count any more. If this fails, who waits for them is looked at a bit later.
+        with suppress(StoreError):
+            if self._may_count(ended):
+                self._at_desk(lambda desk: desk.ended(ended))
+
+    def _tag(self, batch: Batch) -> None:
+        """Jobs that came into a fair queue and are due take their places in it."""
+        # The jobs are stored: if this fails, they get their tags at the next claims.
+        with suppress(StoreError):
+            rules = self._rules()
+            for name in [name for name, settings in rules.queues.items() if settings.fair]:
+                ids = [job.id for job in batch.fresh if job.queue == name and job.due_at <= job.created_at]
+                for start in range(0, len(ids), TAGS_IN_ONE):
+                    part = ids[start : start + TAGS_IN_ONE]
+                    self._give_tags(rules, name, batch.fresh[0].created_at, part)
+
+    def _give_tags(self, rules: Rules, queue: str, now: datetime, ids: Sequence[str] | None) -> int:
+        return self._at_desk(lambda desk: give_out_tags(desk, rules, queue, now, TAGS_IN_ONE, ids))
+
+
+def where_to(note: str | None) -> str:
+    """What to do instead, from the note that a move leaves in both stores."""
+    to = json.loads(note).get("to_url") if note else None
+    if to is None:
+        return "`taskharbor move` is filling this store, and has not ended: run the same move again to its end"
+    return f"this store was moved to {to}, or is being moved there: use that one"

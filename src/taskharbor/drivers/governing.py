@@ -1,0 +1,319 @@
+"""Claims under limits and fair shares, written once for every store.
+
+A store offers a `Desk`: the few things that such a claim asks of it, inside one transaction that keeps other governed
+claims out. A claim first lets jobs back in whose bucket has room again, then leases as any claim does, and puts what
+the limits do not let through on the bench of the bucket that stopped it. A benched job is ready, but no claim walks
+over it; it is looked at again when its bucket has room, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
+
+from taskharbor.core.carrying import MOVING
+from taskharbor.core.clock import EPOCH
+from taskharbor.core.contract import Leased
+from taskharbor.core.fairness import HEAD_OF_LINE, Newcomer, give_tags
+from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
+from taskharbor.core.model import Job, LeasedJob, QueueSettings
+
+MOST_WOKEN: Final = 1_000
+"""Buckets, and jobs of theirs, that one claim brings back."""
+MOST_BENCHED: Final = 10_000
+"""Jobs that one claim goes past because they are held back; the next one goes on behind them."""
+LOOK_AGAIN: Final = timedelta(seconds=30)
+"""A bucket with benched jobs is looked at after this time even if nothing was heard of it."""
+AT_ONCE: Final = EPOCH
+"""When to look at a bucket at the very next claim, whatever its clock says."""
+TAGS_AT_ONCE: Final = 1_000
+
+
+class Ask(NamedTuple):
+    """What a reserve asks for."""
+
+    queues: tuple[str, ...]
+    now: datetime
+    lease_for: timedelta
+    limit: int
+    types: tuple[str, ...] | None
+    owner: str
+
+
+class Running(NamedTuple):
+    """A note that a leased job counts in a bucket."""
+
+    bucket: str
+    job_id: str
+    token: str
+    until: datetime
+
+
+class Benched(NamedTuple):
+    """A leased job that is to go back, and the bucket that it waits for; if that is empty, it goes back to its place in
+    line."""
+
+    leased: LeasedJob
+    bucket: str
+
+
+class Woken(NamedTuple):
+    """A bucket whose time has come, and the key of its limit."""
+
+    bucket: str
+    limit: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything that governs claims of a store, as it was read last."""
+
+    limits: tuple[Limit, ...] = ()
+    queues: Mapping[str, QueueSettings] = field(default_factory=dict)
+    """Those with settings."""
+    benches: bool = False
+    """Whether any job is on a bench: then claims are governed even if the limits are gone."""
+    flows: bool = False
+    """Whether any workflow may still move on."""
+
+    def govern(self, queues: Sequence[str]) -> bool:
+        return self.benches or bool(limits_for(self.limits, queues)) or any(self.is_fair(name) for name in queues)
+
+    @property
+    def count(self) -> bool:
+        """Whether anybody may wait for a job to end."""
+        return self.benches or any(limit.concurrency is not None for limit in self.limits)
+
+    @property
+    def shut(self) -> bool:
+        """Whether the store is being moved to another one, or was."""
+        return MOVING in self.queues and self.queues[MOVING].paused
+
+    def is_fair(self, queue: str) -> bool:
+        found = self.queues.get(queue)
+        return found is not None and found.fair
+
+
+class Desk(Protocol):
+    """What a governed claim asks of a store. Everything happens in one transaction, and as long as it is open no other
+    desk of the store gets past `hold`."""
+
+    def hold(self, limits: Sequence[Limit]) -> Sequence[Limit]:
+        """Wait until no other desk is judging by one of these limits. Returns those that are still there, as they
+        stand now: the rules of the caller may be a little old."""
+        ...
+
+    def ended(self, ids: Sequence[str]) -> None:
+        """Strike the notes of those jobs that are not leased with the noted token any more, and wake their buckets
+        (`AT_ONCE`) if they have a bench."""
+        ...
+
+    def lapsed(self, now: datetime) -> None:
+        """The same for notes whose `until` has come, at most some hundred; notes of leases that were extended get
+        the new end."""
+        ...
+
+    def woken(self, now: datetime, most: int) -> Sequence[Woken]:
+        """Buckets with a bench whose time to be looked at has come."""
+        ...
+
+    def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
+        """How many notes each bucket has, and its tokens; buckets of which nothing is known may be left out."""
+        ...
+
+    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+        """Bring the first so many jobs of each bucket's bench back to the places in line that they had; those that
+        are not ready any more are struck and do not count. Returns how many came back of each."""
+        ...
+
+    def rest(self, until: Mapping[str, datetime]) -> None:
+        """Look at each bucket again then; at one with an empty bench, never."""
+        ...
+
+    def leased(self, now: datetime) -> Sequence[Job]:
+        """Every job with a lease that has not ended."""
+        ...
+
+    def claim(self, ask: Ask) -> Leased:
+        """Lease as a claim without rules does, in order; paused queues give nothing."""
+        ...
+
+    def bench(self, jobs: Sequence[Benched], limits: Mapping[str, Limit], wake: Mapping[str, datetime]) -> None:
+        """Undo these leases, which this transaction made, as if they had not been (also the delivery), and bench the
+        jobs at the places in line that they had; those without a bucket just stay in line. `limits` and `wake` have
+        each bucket's limit and next look."""
+        ...
+
+    def note(self, running: Sequence[Running]) -> None:
+        """Remember that these jobs count in these buckets. A note of before for the same job and bucket goes."""
+        ...
+
+    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
+        """What is left in these buckets, counted at `now`."""
+        ...
+
+    def newcomers(
+        self, queue: str, now: datetime, most: int, ids: Sequence[str] | None
+    ) -> Mapping[int, list[Newcomer]]:
+        """Due, ready jobs of the queue that have no tag, by priority, each in order of due time and id, at most `most`
+        in all; with `ids`, only these. They stay locked; those that another holds are left out."""
+        ...
+
+    def tags(self, queue: str, priority: int, tenants: Sequence[str]) -> tuple[Mapping[str, int], int]:
+        """What was remembered for these tenants, held for this transaction, and the tag of the first ready job of the
+        line; if none waits, the highest that was ever remembered there, 0 at first."""
+        ...
+
+    def give(self, queue: str, priority: int, tags: Sequence[tuple[str, int]], last: Mapping[str, int]) -> None:
+        """Put the tags in place of the jobs' due times (which are kept beside them until they are leased), and
+        remember what is in `last`, and the highest of it."""
+        ...
+
+
+def governed_claim(
+    desk: Desk, rules: Rules, ask: Ask, ended: Sequence[str], fresh: Sequence[Limit] = ()
+) -> tuple[Leased, datetime | None]:
+    """Lease what the rules let through. Also returns when more may be let through by the passing of time alone.
+
+    `fresh` are limits of which the caller has only just learned: what runs already is counted in for them.
+    """
+    asked = limits_for(rules.limits, ask.queues)
+    limits = desk.hold(asked)
+    known = {limit.key: limit for limit in rules.limits if limit not in asked}
+    known.update((limit.key, limit) for limit in limits)
+    if ended:
+        desk.ended(ended)
+    desk.lapsed(ask.now)
+    if fresh:
+        desk.note([note for job in desk.leased(ask.now) for note in _notes(job, Judge(fresh, ask.now).buckets_of(job))])
+    for queue in sorted(ask.queues):  # in one order everywhere, so that no two claims wait for each other
+        if rules.is_fair(queue):
+            give_out_tags(desk, rules, queue, ask.now, TAGS_AT_ONCE)
+    judge = Judge(limits, ask.now)
+    looked_at, at_once = _wake(desk, judge, known, ask)
+    taken = _claim_through(desk, judge, limits, ask)
+    notes = [note for each in taken.jobs for note in _notes(each.job, judge.buckets_of(each.job))]
+    if notes:
+        desk.note(notes)
+    if spent := judge.spent():
+        desk.spend(spent, ask.now)
+    times = {bucket: judge.next_token_at(bucket, ask.limit) for bucket in {*looked_at, *taken.stopped_by}}
+    if looked_at or at_once:
+        soon = {bucket: times[bucket] or ask.now + LOOK_AGAIN for bucket in looked_at}
+        desk.rest({**soon, **dict.fromkeys(at_once, ask.now)})
+    later = [at for at in times.values() if at is not None]
+    return taken.jobs, ask.now if taken.more else min(later, default=None)
+
+
+@dataclass
+class _Taken:
+    jobs: list[LeasedJob] = field(default_factory=list)
+    stopped_by: set[str] = field(default_factory=set)
+    """The buckets that held back a job or a queue."""
+    more: bool = False
+    """Whether there may be runnable jobs behind those that were held back."""
+
+
+def _notes(job: Job, buckets: Iterable[tuple[str, Limit]]) -> list[Running]:
+    token, until = job.lease_token, job.lease_expires_at
+    assert token is not None and until is not None
+    return [Running(bucket, job.id, token, until) for bucket, limit in buckets if limit.concurrency is not None]
+
+
+def give_out_tags(
+    desk: Desk, rules: Rules, queue: str, now: datetime, most: int, ids: Sequence[str] | None = None
+) -> int:
+    """Give the newcomers of a fair queue their tags; how many got one."""
+    given = 0
+    for priority, newcomers in desk.newcomers(queue, now, most, ids).items():
+        tenants = sorted({newcomer.tenant_id for newcomer in newcomers})
+        last, first = desk.tags(queue, priority, [*tenants, HEAD_OF_LINE])
+        head = max(first, last.get(HEAD_OF_LINE, 0))
+        tags, following = give_tags(newcomers, last, head, rules.queues[queue].weights)
+        desk.give(queue, priority, tags, {**following, HEAD_OF_LINE: head})
+        given += len(tags)
+    return given
+
+
+def _wake(
+    desk: Desk, judge: Judge, known: Mapping[tuple[str, str, str], Limit], ask: Ask
+) -> tuple[list[str], list[str]]:
+    """Bring benched jobs back as far as their buckets have room. Returns the buckets that are to be looked at when
+    they have room again, and those of which more can come back at once."""
+    woken = desk.woken(ask.now, MOST_WOKEN)
+    if not woken:
+        return [], []
+    standings = desk.standings([each.bucket for each in woken])
+    counts: dict[str, int] = {}
+    rooms: dict[str, int] = {}
+    left = MOST_WOKEN
+    for bucket, key in woken:
+        limit = known.get(key)
+        if limit is not None:
+            judge.learn(limit, bucket, standings.get(bucket))
+            rooms[bucket] = judge.room(bucket)
+        # No more than this claim can take: what is brought back without need is only put back again.
+        counts[bucket] = left if limit is None else min(rooms[bucket], ask.limit, left)
+        left -= counts[bucket]
+    back = desk.unbench({bucket: count for bucket, count in counts.items() if count}, ask.now)
+    at_once = [
+        bucket
+        for bucket, count in counts.items()
+        if bucket not in rooms or (rooms[bucket] > count and back.get(bucket, 0) == count)
+    ]
+    return [bucket for bucket in rooms if bucket not in at_once], at_once
+
+
+def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask) -> _Taken:
+    """Claim, bench what is held back, and claim again for the places that became free.
+
+    A queue that is limited as a whole is left out once it may give nothing, and what was taken of it beyond that goes
+    back to its place: so none of its jobs is ever benched for that.
+    """
+    whole = {limit.whole: limit for limit in limits if limit.scope == "queue" and limit.per == ""}
+    _learn(desk, judge, whole)
+    result = _Taken()
+    benched = 0
+    while len(result.jobs) < ask.limit:
+        full = {limit.name: bucket for bucket, limit in whole.items() if not judge.room(bucket)}
+        result.stopped_by.update(full.values())
+        queues = tuple(queue for queue in ask.queues if queue not in full)
+        if not queues:
+            break
+        if benched >= MOST_BENCHED:
+            result.more = True
+            break
+        rooms = [judge.room(bucket) for bucket, limit in whole.items() if limit.name in queues]
+        wanted = ask.limit - len(result.jobs)
+        if len(rooms) == len(queues):
+            wanted = min(wanted, sum(rooms))
+        # Behind many that are held back there may be many more: go through them in larger and larger steps.
+        wanted = max(wanted, min(2 * benched, MOST_WOKEN))
+        leased = desk.claim(ask._replace(queues=queues, limit=wanted))
+        _learn(desk, judge, judge.unknown(each.job for each in leased))
+        held: list[Benched] = []
+        for each in leased:
+            bucket = judge.admit(each.job) if len(result.jobs) < ask.limit else ""
+            if bucket is None:
+                result.jobs.append(each)
+            else:
+                held.append(Benched(each, "" if bucket in whole else bucket))
+        buckets = {each.bucket for each in held if each.bucket}
+        result.stopped_by |= buckets
+        benched += sum(1 for each in held if each.bucket)
+        if held:
+            kinds = {bucket: limit for each in held for bucket, limit in judge.buckets_of(each.leased.job)}
+            wake = {bucket: judge.next_token_at(bucket, ask.limit) or ask.now + LOOK_AGAIN for bucket in buckets}
+            desk.bench(held, kinds, wake)
+        if len(leased) < wanted and all(each.bucket for each in held):
+            break  # there is no more
+    return result
+
+
+def _learn(desk: Desk, judge: Judge, buckets: Mapping[str, Limit]) -> None:
+    if buckets:
+        standings = desk.standings(list(buckets))
+        for bucket, limit in buckets.items():
+            judge.learn(limit, bucket, standings.get(bucket))

@@ -1,0 +1,129 @@
+"""The part of the in-process engine's data that limits and fair shares need: where jobs stand in line or on a bench,
+what counts in which bucket, and a few heaps that make it quick to ask."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from taskharbor.core.fairness import tag_time
+from taskharbor.core.limiting import Limit
+from taskharbor.core.model import Job, Status
+
+TABLES: Final = ("limits", "buckets", "bench", "running", "fair", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRecord:
+    """Of a bucket with a bench or with tokens: its limit's key, its tokens when they were counted, the next look."""
+
+    limit: tuple[str, str, str]
+    tokens: float | None = None
+    counted_at: datetime | None = None
+    wake_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRecord:
+    """That a job counts in a bucket, as long as it is leased with this token."""
+
+    token: str
+    until: datetime
+
+
+class Lines:
+    """A job itself always has its true due time. `tags` has its place in a fair queue and `bench` the bucket that it
+    waits for; both end with the job's being ready."""
+
+    jobs: dict[str, Job]
+
+    def __init__(self) -> None:
+        self.limits: dict[tuple[str, str, str], Limit] = {}
+        self.buckets: dict[str, BucketRecord] = {}
+        self.bench: dict[str, str] = {}
+        self.running: dict[tuple[str, str], RunningRecord] = {}
+        self.fair: dict[tuple[str, int, str], int] = {}
+        self.tags: dict[str, int] = {}
+        # Derived. Heap entries may be stale; whoever pops one checks it against the tables.
+        self.ready: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
+        self.tagged: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
+        self.waiting: dict[str, list[tuple[int, datetime, str]]] = defaultdict(list)
+        self.wakes: list[tuple[datetime, str]] = []
+        self.untils: list[tuple[datetime, str, str]] = []
+        self.notes_in: dict[str, set[str]] = defaultdict(set)
+        self.notes_of: dict[str, set[str]] = defaultdict(set)
+
+    def place(self, job: Job) -> datetime | None:
+        """What the job goes by in the order of claims; None on a bench."""
+        if job.id in self.bench:
+            return None
+        return self.place_in_line(job)
+
+    def place_in_line(self, job: Job) -> datetime:
+        tag = self.tags.get(job.id)
+        return job.due_at if tag is None else tag_time(tag)
+
+    def line_up(self, job: Job) -> None:
+        """Where claims find the job; nowhere while it is on a bench."""
+        if job.id in self.bench:
+            return
+        line = self.tagged if job.id in self.tags else self.ready
+        heapq.heappush(line[job.queue][job.priority], (self.place_in_line(job), job.id))
+
+    def in_line(self, heap: list[tuple[datetime, str]], until: datetime) -> Iterator[Job]:
+        """The jobs of a heap, taken off it in order, as far as `until`."""
+        while heap and heap[0][0] <= until:
+            place, job_id = heapq.heappop(heap)
+            job = self.jobs.get(job_id)
+            if job is not None and job.status is Status.READY and self.place(job) == place:
+                yield job
+
+    def first_tag(self, queue: str, priority: int) -> int | None:
+        """Of those that wait in line."""
+        heap = self.tagged[queue][priority]
+        while heap:
+            place, job_id = heap[0]
+            job = self.jobs.get(job_id)
+            if job is not None and job.status is Status.READY and self.place(job) == place:
+                return self.tags[job_id]
+            heapq.heappop(heap)
+        return None
+
+    def no_longer_ready(self, job_id: str) -> None:
+        self.tags.pop(job_id, None)
+        self.bench.pop(job_id, None)
+
+    def has_bench(self, bucket: str) -> bool:
+        heap = self.waiting.get(bucket)
+        while heap and self.bench.get(heap[0][2]) != bucket:
+            heapq.heappop(heap)
+        return bool(heap)
+
+    def _was_put(self, table: str, key: Any, value: Any) -> None:
+        if table == "bench":
+            job = self.jobs[key]
+            heapq.heappush(self.waiting[value], (-job.priority, self.place_in_line(job), key))
+        elif table == "tags":
+            self.line_up(self.jobs[key])
+        elif table == "buckets":
+            if value.wake_at is not None:
+                heapq.heappush(self.wakes, (value.wake_at, key))
+        elif table == "running":
+            bucket, job_id = key
+            self.notes_in[bucket].add(job_id)
+            self.notes_of[job_id].add(bucket)
+            heapq.heappush(self.untils, (value.until, bucket, job_id))
+
+    def _was_dropped(self, table: str, key: Any) -> None:
+        if table == "bench" and key in self.jobs:
+            self.line_up(self.jobs[key])
+        elif table == "running":
+            bucket, job_id = key
+            for notes, one, other in ((self.notes_in, bucket, job_id), (self.notes_of, job_id, bucket)):
+                notes[one].discard(other)
+                if not notes[one]:
+                    del notes[one]

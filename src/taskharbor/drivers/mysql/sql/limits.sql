@@ -1,0 +1,1 @@
+SELECT scope, name, per, concurrency, rate, burst FROM th_limits

@@ -1,0 +1,2 @@
+UPDATE th_keys SET job_id = :id, payload_hash = :payload_hash, taken_by = :taken_by, expires_at = :expires_at
+WHERE dedupe_scope = :dedupe_scope AND idempotency_key = :idempotency_key

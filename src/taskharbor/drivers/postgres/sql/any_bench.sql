@@ -1,0 +1,1 @@
+SELECT job_id FROM th_bench LIMIT 1;

@@ -1,0 +1,9 @@
+-- The feed of a store that nobody writes to: there is no transaction to wait for.
+SELECT CAST(CAST(xid AS text) AS bigint), seq, job_id, type, queue, tenant_id, priority, outcome, status, at,
+       attempt_no, delivery, error, code, encode(lease_token, 'hex'), lease_owner, due_at, claimed_at, started_at,
+       payload, meta, run_at, expires_at, timeout_nanos, max_attempts, attempts, forgiven, last_error, failed_at,
+       cancel_requested_at, idempotency_key, dedupe_scope, result, progress, created_at
+FROM th_history
+WHERE (xid, seq) > (CAST(CAST(:xid AS text) AS xid8), :seq)
+ORDER BY xid, seq
+LIMIT :limit;

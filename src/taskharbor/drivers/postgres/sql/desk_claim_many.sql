@@ -1,0 +1,57 @@
+-- `claim_many` at a desk: also returns what the rows held before, so that leases can be undone.
+WITH RECURSIVE stale AS MATERIALIZED (
+  SELECT bool_or(
+    (SELECT j.id FROM th_jobs j WHERE j.status = 'inflight' AND j.queue = u.name AND j.lease_expires_at <= :now
+     ORDER BY j.lease_expires_at LIMIT 1) IS NOT NULL
+    OR (SELECT j.id FROM th_jobs j WHERE j.status = 'ready' AND j.queue = u.name AND j.expires_at <= :now
+        ORDER BY j.expires_at LIMIT 1) IS NOT NULL) AS found
+  FROM unnest(CAST(:queues AS text[])) AS u (name) WHERE CAST(:sweep_first AS boolean)
+), open_queue AS MATERIALIZED (
+  SELECT u.name FROM unnest(CAST(:queues AS text[])) AS u (name)
+  WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name = u.name AND q.paused)
+    AND NOT COALESCE((SELECT found FROM stale), FALSE)
+), level AS (
+  SELECT o.name, (SELECT j.priority FROM th_jobs j
+                  WHERE j.status = 'ready' AND j.queue = o.name ORDER BY j.priority DESC LIMIT 1) AS priority
+  FROM open_queue o
+  UNION ALL
+  SELECT level.name, (SELECT j.priority FROM th_jobs j
+                      WHERE j.status = 'ready' AND j.queue = level.name AND j.priority < level.priority
+                      ORDER BY j.priority DESC LIMIT 1)
+  FROM level WHERE level.priority IS NOT NULL
+), ranked AS (
+  SELECT level.name, level.priority FROM level WHERE level.priority IS NOT NULL
+), share AS MATERIALIZED (
+  SELECT first.name, first.priority, count(*) AS wanted FROM (
+    SELECT r.name, r.priority, due.due_at, due.id FROM ranked r CROSS JOIN LATERAL (
+      SELECT j.due_at, j.id FROM th_jobs j
+      WHERE j.status = 'ready' AND j.queue = r.name AND j.priority = r.priority AND j.due_at <= :now
+        AND (j.expires_at IS NULL OR j.expires_at > :now)
+        AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+      ORDER BY j.due_at, j.id
+      LIMIT :limit
+    ) due
+    ORDER BY r.priority DESC, due.due_at, due.id
+    LIMIT :limit
+  ) first
+  GROUP BY first.name, first.priority
+), picked AS MATERIALIZED (
+  SELECT due.place, due.position, due.progress, due.updated_at FROM share CROSS JOIN LATERAL (
+    SELECT j.ctid AS place, j.due_at AS position, j.progress, j.updated_at FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = share.name AND j.priority = share.priority AND j.due_at <= :now
+      AND (j.expires_at IS NULL OR j.expires_at > :now)
+      AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+    ORDER BY j.due_at, j.id
+    LIMIT share.wanted
+    FOR UPDATE SKIP LOCKED
+  ) due
+)
+UPDATE th_jobs j
+SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || j.id, 'UTF8')), 'hex'), 32),
+    lease_owner = :owner, lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
+    progress = NULL, updated_at = :now, due_at = COALESCE(j.due_was, j.due_at), due_was = NULL
+FROM picked WHERE j.ctid = picked.place
+RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
+          j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
+          picked.position, picked.progress, picked.updated_at;

@@ -1,0 +1,6 @@
+-- Everything but the payload: nobody runs these here.
+SELECT id, type, queue, tenant_id, CAST('' AS bytea), meta, priority, run_at, due_at, expires_at, timeout_nanos,
+       max_attempts, attempts, deliveries, forgiven, last_error, failed_at, status, lease_token, lease_owner,
+       lease_expires_at, cancel_requested_at, dlq_reason, dlq_code, dlq_failed_at, idempotency_key, dedupe_scope,
+       CAST(NULL AS bytea), progress, created_at, updated_at, claimed_at, started_at, CAST(NULL AS timestamptz)
+FROM th_jobs WHERE status = 'inflight' AND lease_expires_at > :now;

@@ -1,0 +1,2 @@
+SELECT tenant_id, tag FROM th_fair
+WHERE queue = :queue AND priority = :priority AND tenant_id = ANY (CAST(:tenants AS text[]));

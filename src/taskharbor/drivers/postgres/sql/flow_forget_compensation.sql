@@ -1,0 +1,1 @@
+UPDATE th_workflows SET compensation = NULL WHERE id = :id;

@@ -1,0 +1,1 @@
+DELETE FROM th_workflows WHERE id = ANY (CAST(:ids AS text[]));

@@ -1,0 +1,89 @@
+"""What operators have set, in the in-process engine: queues, limits and fair shares."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from taskharbor.core.carrying import Carrier
+from taskharbor.core.contract import Leased
+from taskharbor.core.limiting import Limit
+from taskharbor.core.model import QueueSettings
+from taskharbor.core.workflow import UNFINISHED
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.desk import Before, EngineDesk
+from taskharbor.drivers.engine_carrying import EngineCarrier
+from taskharbor.drivers.governing import Ask, Desk, Rules
+from taskharbor.drivers.state import State
+
+T = TypeVar("T")
+
+
+class EngineSettings(BaseDriver):
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[State]:
+        """The state, held still while it is read."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[State]:
+        """The state, held for one change that is kept as a whole or not at all."""
+
+    @abstractmethod
+    def _lease(self, state: State, ask: Ask, before: Before) -> Leased:
+        """Claim, and keep in `before` what the jobs were."""
+
+    def carrier(self) -> Carrier:
+        return EngineCarrier(self._reading, self._writing)
+
+    @abstractmethod
+    def _sweep(self, state: State, queues: Sequence[str], now: datetime) -> None:
+        """Take back ended leases and expire what is late, as any claim does first."""
+
+    def _set_paused(self, queue: str, paused: bool) -> None:
+        with self._writing() as state:
+            state.put("queues", queue, replace(_settings(state, queue), paused=paused))
+
+    def _queues(self) -> Sequence[QueueSettings]:
+        with self._reading() as state:
+            return [state.queues[name] for name in sorted(state.queues)]
+
+    def _read_rules(self) -> Rules:
+        with self._reading() as state:
+            flows = any(record.flow.state in UNFINISHED for record in state.workflows.values())
+            return Rules(tuple(state.limits.values()), dict(state.queues), bool(state.bench), flows)
+
+    def _at_desk(self, work: Callable[[Desk], T]) -> T:
+        with self._writing() as state:
+            return work(EngineDesk(state, self._lease, self._sweep))
+
+    def _set_limit(self, limit: Limit, now: datetime) -> None:
+        with self._writing() as state:
+            state.put("limits", limit.key, limit)
+            _wake(state, limit.key, now)
+
+    def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
+        with self._writing() as state:
+            if key not in state.limits:
+                return False
+            state.drop("limits", key)
+            _wake(state, key, now)
+            return True
+
+    def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
+        with self._writing() as state:
+            state.put("queues", queue, replace(_settings(state, queue), fair=fair, weights=dict(weights)))
+
+
+def _settings(state: State, queue: str) -> QueueSettings:
+    return state.queues.get(queue) or QueueSettings(queue)
+
+
+def _wake(state: State, key: tuple[str, str, str], now: datetime) -> None:
+    """Whoever waits for this limit is looked at again. Tokens stay as they were counted."""
+    for bucket, kept in list(state.buckets.items()):
+        if kept.limit == key and state.has_bench(bucket):
+            state.put("buckets", bucket, replace(kept, wake_at=now))

@@ -1,0 +1,193 @@
+"""Workflows in the SQL stores: the same steps on each of them, in statements of the same names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from taskharbor.core.intake import Batch
+from taskharbor.core.model import Status
+from taskharbor.core.workflow import (
+    Policy,
+    Step,
+    StepCounts,
+    StepResult,
+    StepState,
+    Workflow,
+    WorkflowState,
+)
+from taskharbor.drivers.flowing import Ending, StepRow
+
+Row = Sequence[Any]
+Values = Mapping[str, Any]
+Columns = Mapping[str, Sequence[Any]]
+
+_BEFORE_ALL: Final = -1_000
+"""A number that is less than that of any step."""
+
+
+class SqlFlows(ABC):
+    """`flows.Desk` in SQL."""
+
+    @abstractmethod
+    def _rows(self, statement: str, values: Values, columns: Columns | None = None) -> Sequence[Row]: ...
+
+    @abstractmethod
+    def _run(self, statement: str, values: Values, columns: Columns | None = None) -> None: ...
+
+    @abstractmethod
+    def insert_jobs(self, batch: Batch) -> None: ...
+
+    def _read_time(self, value: Any) -> datetime | None:
+        """A time as the store's rows have it."""
+        moment: datetime | None = value
+        return moment
+
+    def _workflow(self, row: Row) -> Workflow:
+        id, name, tenant_id, policy, state, total, done, failed, created_at, ended_at = row
+        created = self._read_time(created_at)
+        assert created is not None
+        ended = self._read_time(ended_at)
+        return Workflow(id, name, tenant_id, Policy(policy), WorkflowState(state), total, done, failed, created, ended)
+
+    # --- Starting ----------------------------------------------------------------------------------------------
+
+    def insert_workflow(self, flow: Workflow, compensation: str | None) -> None:
+        values = {
+            "id": flow.id,
+            "name": flow.name,
+            "tenant_id": flow.tenant_id,
+            "policy": flow.policy.value,
+            "state": flow.state.value,
+            "total": flow.total,
+            "created_at": flow.created_at,
+            "compensation": compensation,
+        }
+        self._run("flow_insert", values)
+
+    def insert_steps(self, steps: Sequence[StepRow]) -> None:
+        ids, numbers, names, parts, job_ids, waitings, states = zip(*steps, strict=True)
+        columns: Columns = {
+            "numbers": numbers,
+            "names": names,
+            "parts": parts,
+            "ids": job_ids,
+            "waitings": waitings,
+            "states": [state.value for state in states],
+        }
+        self._run("flow_add_steps", {"workflow_id": ids[0]}, columns)
+
+    def insert_edges(self, workflow_id: str, edges: Sequence[tuple[int, int]]) -> None:
+        if edges:
+            causes, effects = zip(*edges, strict=True)
+            self._run("flow_add_edges", {"workflow_id": workflow_id}, {"causes": causes, "effects": effects})
+
+    # --- Moving on ---------------------------------------------------------------------------------------------
+
+    def workflows_of(self, job_ids: Sequence[str]) -> Sequence[str]:
+        return [row[0] for row in self._rows("flow_of", {}, {"ids": job_ids})]
+
+    def lock_workflows(self, ids: Sequence[str]) -> Sequence[Workflow]:
+        return [self._workflow(row) for row in self._rows("flow_lock", {}, {"ids": sorted(ids)})]
+
+    def endings(self, job_ids: Sequence[str]) -> Sequence[Ending]:
+        rows = self._rows("flow_endings", {}, {"ids": job_ids})
+        return [Ending(id, number, StepState(state), _status(status)) for id, number, state, status in rows]
+
+    def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None:
+        if numbers:
+            self._run("flow_mark", {"workflow_id": workflow_id, "state": state.value}, {"numbers": sorted(numbers)})
+
+    def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
+        self._run("flow_count_down", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
+
+    def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
+        return self._numbered("flow_held", workflow_id, most)
+
+    def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
+        self._run("flow_let_go", {"now": now}, {"ids": sorted(job_ids)})
+
+    def waiting_jobs(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
+        return self._numbered("flow_waiting_jobs", workflow_id, most)
+
+    def hold_back(self, job_ids: Sequence[str]) -> None:
+        self._run("flow_hold_back", {}, {"ids": sorted(job_ids)})
+
+    def count_open(self, workflow_id: str) -> int:
+        return int(self._rows("flow_count_open", {"workflow_id": workflow_id})[0][0])
+
+    def compensation(self, workflow_id: str) -> str | None:
+        rows = self._rows("flow_compensation", {"id": workflow_id})
+        return rows[0][0] if rows else None
+
+    def forget_compensation(self, id: str) -> None:
+        self._run("flow_forget_compensation", {"id": id})
+
+    def save(self, flow: Workflow) -> None:
+        values = {
+            "id": flow.id,
+            "state": flow.state.value,
+            "done": flow.done,
+            "failed": flow.failed,
+            "ended_at": flow.ended_at,
+        }
+        self._run("flow_save", values)
+
+    # --- Looking -----------------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Workflow | None:
+        rows = self._rows("flow_get", {"id": id})
+        return self._workflow(rows[0]) if rows else None
+
+    def page(self, before: str | None, limit: int) -> Sequence[Workflow]:
+        return [self._workflow(row) for row in self._rows("flow_page", {"before": before, "most": limit})]
+
+    def steps(self, id: str, after: int | None, limit: int) -> Sequence[Step]:
+        return [
+            Step(number, name, part, job_id, StepState(state), waiting, _status(status))
+            for number, name, part, job_id, state, waiting, status in self._behind("flow_steps", id, after, limit)
+        ]
+
+    def counts(self, id: str) -> Sequence[StepCounts]:
+        rows = self._rows("flow_counts", {"workflow_id": id})
+        return [StepCounts(part, StepState(state), steps) for part, state, steps in rows]
+
+    def edges(self, id: str, limit: int) -> Sequence[tuple[int, int]]:
+        rows = self._rows("flow_edges", {"workflow_id": id, "most": limit})
+        return [(cause, effect) for cause, effect in rows]
+
+    def results(self, id: str, part: str | None, after: int | None, limit: int) -> Sequence[StepResult]:
+        rows = self._behind("flow_results", id, after, limit, part=part)
+        return [StepResult(number, job_id, _status(status), result) for number, job_id, status, result in rows]
+
+    def unfinished(self, id: str, limit: int) -> Sequence[tuple[int, str]]:
+        return self._numbered("flow_unfinished", id, limit)
+
+    def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
+        return [(number, job_id) for number, job_id in self._behind("flow_failed", id, after, limit)]
+
+    def lost(self, limit: int) -> Sequence[str]:
+        return [row[0] for row in self._rows("flow_lost", {"most": limit})]
+
+    def stuck(self, limit: int) -> Sequence[str]:
+        return [row[0] for row in self._rows("flow_stuck", {"most": limit})]
+
+    def prune(self, before: datetime, limit: int) -> int:
+        ids = sorted(row[0] for row in self._rows("flow_over", {"before": before, "most": limit}))
+        for table in ("edges", "steps", "workflows") if ids else ():
+            self._run(f"flow_prune_{table}", {}, {"ids": ids})
+        return len(ids)
+
+    def _numbered(self, statement: str, id: str, most: int) -> Sequence[tuple[int, str]]:
+        rows = self._rows(statement, {"workflow_id": id, "most": most})
+        return [(number, job_id) for number, job_id in rows]
+
+    def _behind(self, statement: str, id: str, after: int | None, most: int, **more: Any) -> Sequence[Row]:
+        number = _BEFORE_ALL if after is None else after
+        return self._rows(statement, {"workflow_id": id, "after": number, "most": most, **more})
+
+
+def _status(value: str | None) -> Status | None:
+    return None if value is None else Status(value)

@@ -1,0 +1,1 @@
+SELECT tag FROM th_fair WHERE queue = :queue AND priority = :priority AND tenant_id = '';

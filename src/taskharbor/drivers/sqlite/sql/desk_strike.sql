@@ -1,0 +1,1 @@
+DELETE FROM th_running WHERE bucket = :bucket AND job_id = :job_id;

@@ -1,0 +1,1 @@
+SELECT compensation FROM th_workflows WHERE id = :id;

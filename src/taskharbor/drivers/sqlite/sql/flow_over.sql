@@ -1,0 +1,1 @@
+SELECT id FROM th_workflows WHERE ended_at < :before ORDER BY ended_at LIMIT :most;

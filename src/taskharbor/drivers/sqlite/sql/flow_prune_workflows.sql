@@ -1,0 +1,1 @@
+DELETE FROM th_workflows WHERE id = :id;

@@ -1,0 +1,1 @@
+SELECT status FROM th_jobs WHERE id = :id;

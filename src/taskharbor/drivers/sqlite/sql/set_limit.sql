@@ -1,0 +1,4 @@
+INSERT INTO th_limits (scope, name, per, concurrency, rate, burst)
+VALUES (:scope, :name, :per, :concurrency, :rate, :burst)
+ON CONFLICT (scope, name, per) DO UPDATE
+SET concurrency = excluded.concurrency, rate = excluded.rate, burst = excluded.burst;

@@ -1,0 +1,154 @@
+"""What stands in for a worker while a handler runs where its job was enqueued."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from taskharbor.app.batches import OPEN, Batch, BatchItem, settle_returned
+from taskharbor.core.errors import DecryptionFailed, InvalidInput, InvalidPayload, JobNotInflight
+from taskharbor.core.model import Extension, LeasedJob, Progress, Reason
+from taskharbor.core.outcome import Dead, Done, Ending, Failed, HandlerSignal, ending_of, settlement
+from taskharbor.core.retry import Backoff
+
+if TYPE_CHECKING:
+    from taskharbor.app.task import Task
+    from taskharbor.testing.running import InlineDriver
+
+AT_ONCE: Final = Backoff(base=0, jitter="none")
+LEASE: Final = timedelta(days=1)
+NO_END: Final = (SystemExit, asyncio.CancelledError)
+"""What ends a program or a task elsewhere. A worker goes on: for it, the attempt has failed."""
+
+
+class InlineControl:
+    def __init__(self, driver: InlineDriver, leased: LeasedJob) -> None:
+        self._driver = driver
+        self._id, self._token = leased.job.id, leased.lease.token
+
+    @property
+    def cancelled(self) -> bool:
+        return self._driver.get(self._id).cancel_requested_at is not None
+
+    def progress(self, progress: Progress) -> None:
+        self._driver.extend([Extension(self._id, self._token, LEASE, progress=progress)])
+
+    def notice(self) -> None:
+        """Nobody cancels an inline run, so nobody sees it."""
+
+    def extend(self, seconds: float) -> None:
+        self._driver.extend_lease(self._id, self._token, lease_for=max(LEASE, timedelta(seconds=seconds)))
+
+
+class InlineItem(InlineControl):
+    """One job of a batch that runs inline. It is settled in the store at once."""
+
+    def __init__(self, driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, started: datetime) -> None:
+        super().__init__(driver, leased)
+        self._task = task
+        self._leased = leased
+        self._started = started
+        self.ending: Ending | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def state(self) -> str:
+        return OPEN if self.ending is None else type(self.ending).__name__.lower()
+
+    def done(self, result: Any) -> bool:
+        return self.settle(done_with(self._driver, self._task, self._leased, result))
+
+    def raised(self, error: BaseException) -> bool:
+        if isinstance(error, HandlerSignal):
+            return self.settle(ending_of(error))
+        self.error = error
+        return self.settle(Failed("".join(traceback.format_exception(error))))
+
+    def settle(self, ending: Ending) -> bool:
+        if self.ending is not None:
+            raise JobNotInflight(f"job {self._id} of the batch was settled before, as {self.state}")
+        self.ending = ending
+        job, lease = self._leased
+        now = self._driver.now()
+        self._driver.settle([settlement(ending, job, lease.token, self._started, now, AT_ONCE)])
+        return True
+
+
+def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[LeasedJob]) -> BaseException | None:
+    """Run the handler of a batch for these jobs and settle each. Returns the first error of any."""
+    started = driver.now()
+    parts = [InlineItem(driver, task, leased, started) for leased in jobs]
+    items = []
+    for part, leased in zip(parts, jobs, strict=True):
+        try:
+            job = task.opened(leased.job)
+            items.append(BatchItem(job, task.arguments(job.payload), part))
+        except (InvalidPayload, DecryptionFailed) as refused:
+            part.settle(Dead(f"{type(refused).__name__}: {refused}", Reason.BAD_PAYLOAD))
+        except Exception as error:
+            part.raised(error)
+    if not items:
+        return None
+    batch = Batch(items)
+    try:
+        value = task.function(batch)
+        value = awaited(value) if task.pool == "async" else value
+    except (Exception, *NO_END) as error:
+        _end(parts, error)
+    except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
+        for part, leased in zip(parts, jobs, strict=True):
+            if part.ending is None:
+                driver.release(leased.job.id, leased.lease.token)
+        raise
+    else:
+        try:
+            settle_returned(batch, value)
+        except InvalidInput as refused:
+            for part in parts:
+                if part.ending is None:
+                    part.settle(Dead(f"the handler succeeded, but its results cannot be kept: {refused}"))
+    return next((part.error for part in parts if part.error is not None), None)
+
+
+def _end(parts: Sequence[InlineItem], error: BaseException) -> None:
+    for part in parts:
+        if part.ending is None:
+            part.raised(error)
+
+
+def done_with(driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, value: Any) -> Ending:
+    """The end of a job whose handler returned this."""
+    try:
+        result = task.result_for(leased.job, value)
+        if result is not None:
+            driver.limits.check_size(result, "the result")
+    except Exception as refused:  # a codec of somebody else's may raise anything
+        return Dead(f"the handler succeeded, but its result cannot be kept: {refused}")
+    return Done(result)
+
+
+def awaited(handler: Coroutine[Any, Any, Any]) -> Any:
+    """The value of an async handler. Where a loop is running already, another one runs it in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(handler)
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(handler))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,22 @@
+"""Helps a claimer out when there is more to settle and to fetch than one can keep up with."""
+
+from __future__ import annotations
+
+from taskharbor.worker.claimer import SLOWEST_STEP_S, Claimer
+
+
+class Relief(Claimer):
+    """A second claimer for a busy lane on a store that takes several writers at once: while the first one waits for
+    the store, or reads what came back, this one is on its way with the next batch."""
+
+    def _step(self) -> None:
+        lane = self._lane
+        half = lane.batch // 2
+        lane.rush.clear()
+        if self._closing or len(lane.done) < half or self._room() < half:
+            lane.rush.wait(SLOWEST_STEP_S)
+            return
+        self._talk(lane.finished(lane.batch), self._room())
+
+    def _finished(self) -> bool:
+        return self._ended.is_set()

@@ -1,0 +1,209 @@
+"""Workflows as applications write and watch them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from taskharbor import (
+    PREVIOUS,
+    RESULTS,
+    Context,
+    Harbor,
+    InvalidArguments,
+    InvalidInput,
+    JobFailed,
+    Task,
+    Unrecoverable,
+    Workflow,
+    WorkflowNotFound,
+    chain,
+    chord,
+    group,
+)
+
+
+@pytest.fixture
+def double(harbor: Harbor) -> Task[..., int]:
+    @harbor.task(name="double")
+    def double(n: int) -> int:
+        return 2 * n
+
+    return double
+
+
+@pytest.fixture
+def add(harbor: Harbor) -> Task[..., int]:
+    @harbor.task(name="add")
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    return add
+
+
+@pytest.fixture
+def broken(harbor: Harbor) -> Task[..., int]:
+    @harbor.task(name="broken")
+    def broken() -> int:
+        raise Unrecoverable("out of order")
+
+    return broken
+
+
+def drained(harbor: Harbor) -> None:
+    harbor.worker().drain()
+
+
+def test_a_chain_hands_each_result_to_the_next(harbor: Harbor, double: Task[..., int]) -> None:
+    run = harbor.start(chain(double.s(n=1), double.s(n=PREVIOUS), double.s(n=PREVIOUS)))
+    assert (run.state, run.progress) == ("running", 0.0)
+    drained(harbor)
+    run.wait(0)
+    assert (run.state, run.progress) == ("done", 1.0)
+    assert run.result("3-double") == 8
+
+
+def test_a_chord_runs_its_finalizer_once_with_all_results_in_order(
+    harbor: Harbor, double: Task[..., int], add: Task[..., int]
+) -> None:
+    run = harbor.start(chord((double.s(n=n) for n in range(10)), add.s(numbers=RESULTS)))
+    drained(harbor)
+    assert run.wait(0).result("finalizer") == 90
+    assert [step.name for step in run.steps()][:2] == ["children[0]", "children[1]"]
+
+
+def test_a_group_is_done_when_all_are(harbor: Harbor, double: Task[..., int]) -> None:
+    run = harbor.start(group([double.s(n=n) for n in range(3)], name="three"))
+    assert run.name == "three"
+    drained(harbor)
+    assert run.wait(0).state == "done"
+
+
+def test_a_graph_of_named_steps_goes_by_its_data_and_its_order(harbor: Harbor, double: Task[..., int]) -> None:
+    order: list[str] = []
+
+    @harbor.task
+    def note(name: str, numbers: list[int] | None = None, *, context: Context) -> int:
+        assert context.workflow == run.id
+        order.append(name)
+        return sum(numbers or [1])
+
+    flow = Workflow("nightly")
+    extract = flow.step("extract", note.s(name="extract"))
+    left = flow.step("left", note.s(name="left", numbers=[extract.result, 10]))
+    right = flow.step("right", note.s(name="right"), after=[extract])
+    flow.step("load", note.s(name="load", numbers=[left.result, right.result]))
+    run = harbor.start(flow)
+    drained(harbor)
+    assert (order[0], order[-1], set(order[1:3])) == ("extract", "load", {"left", "right"})
+    assert run.wait(0).result("load") == 12
+
+
+def test_steps_keep_the_options_of_their_calls(harbor: Harbor, double: Task[..., int]) -> None:
+    run = harbor.start(chain(double.using(queue="slow", priority=7).s(n=1)))
+    [step] = run.steps()
+    job = harbor.job(step.job_id)
+    assert (job.queue, job.priority) == ("slow", 7)
+
+
+def test_a_failed_step_stops_the_rest_and_a_redrive_goes_on(
+    harbor: Harbor, double: Task[..., int], broken: Task[..., int]
+) -> None:
+    run = harbor.start(chain(double.s(n=1), broken.s(), double.s(n=PREVIOUS)))
+    drained(harbor)
+    assert run.wait(0).state == "failed"
+    with pytest.raises(JobFailed):
+        run.result("2-broken")
+    assert run.redrive().state == "running"
+    drained(harbor)
+    assert run.refresh().state == "failed"
+    assert run.cancel().state == "cancelled"
+
+
+def test_to_continue_gives_none_for_what_has_failed(
+    harbor: Harbor, double: Task[..., int], broken: Task[..., int]
+) -> None:
+    seen: list[Any] = []
+
+    @harbor.task
+    def look(values: list[int | None]) -> None:
+        seen.extend(values)
+
+    run = harbor.start(chord([double.s(n=1), broken.s()], look.s(values=RESULTS), on_failure="continue"))
+    drained(harbor)
+    assert seen == [2, None]
+    assert run.wait(0).state == "failed"
+
+
+def test_a_compensation_can_see_what_was_done(harbor: Harbor, double: Task[..., int], broken: Task[..., int]) -> None:
+    undone: list[str] = []
+
+    @harbor.task
+    def undo(reason: str, *, context: Context) -> None:
+        assert context.workflow is not None
+        undone.extend(step.name for step in harbor.workflow(context.workflow).steps() if step.state == "done")
+
+    run = harbor.start(chain(double.s(n=1), broken.s(), on_failure=undo.s(reason="a step failed")))
+    drained(harbor)
+    assert run.wait(0).state == "compensated"
+    assert undone == ["1-double"]
+
+
+def test_results_of_another_workflow_cannot_be_asked_for(harbor: Harbor, double: Task[..., int]) -> None:
+    """Whoever may write payloads and meta must not read other tenants' results with them."""
+    theirs = harbor.start(chain(double.s(n=21)))
+    drained(harbor)
+    payload = {"n": {"$taskharbor.result": 0}}
+    stolen = harbor.driver.enqueue(
+        [
+            double.new_job(n=1)._replace(
+                payload=harbor.codec.encode(payload), tenant_id="evil", meta={"workflow": theirs.id}
+            )
+        ]
+    )[0]
+    plain = harbor.driver.enqueue([double.new_job(n=1)._replace(payload=harbor.codec.encode(payload))])[0]
+    drained(harbor)
+    for id in (stolen.id, plain.id):
+        assert harbor.job(id).state == "dlq"
+        assert "42" not in (harbor.job(id).record.dlq_reason or "")
+
+
+@pytest.mark.parametrize(
+    ("flow", "said"),
+    [
+        (lambda _: chain(), "no steps"),
+        (lambda _: group([]), "no steps"),
+        (lambda task: chain(task.s(n=PREVIOUS)), "PREVIOUS makes sense in a chain"),
+        (lambda task: chain(task.s(n=1), task.s(n=RESULTS)), "RESULTS makes sense in the last step of a chord"),
+        (lambda task: chain(task.s(n=Workflow("other").step("a", task.s(n=1)).result)), "none of workflow"),
+        (lambda _: Workflow("w").step("a", 3), "a call of a task"),
+        (lambda _: Workflow("w", on_failure="ignore"), "on_failure takes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_stored(
+    harbor: Harbor, double: Task[..., int], flow: Any, said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        harbor.start(flow(double))
+    assert harbor.driver.list_workflows() == []
+
+
+def test_bad_arguments_are_refused_at_the_start_and_name_the_argument(harbor: Harbor, double: Task[..., int]) -> None:
+    for bad in (double.s(n="x"), double.s(), double.s(n=1, m=2)):
+        with pytest.raises(InvalidArguments, match="double"):
+            harbor.start(chain(double.s(n=1), bad))
+    with pytest.raises(InvalidArguments, match="'m'"):
+        harbor.start(chain(double.s(n=1), double.s(n=1, m=PREVIOUS)))
+    assert harbor.driver.counts()["ready"] == 0
+
+
+def test_a_result_of_the_wrong_kind_ends_in_the_dlq_like_any_bad_argument(harbor: Harbor, add: Task[..., int]) -> None:
+    run = harbor.start(chain(add.s(numbers=[1]), add.s(numbers=PREVIOUS)))
+    drained(harbor)
+    assert run.wait(0).state == "failed"
+
+
+def test_an_unknown_workflow_is_not_found(harbor: Harbor) -> None:
+    with pytest.raises(WorkflowNotFound):
+        harbor.workflow("nobody")

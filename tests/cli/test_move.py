@@ -1,0 +1,69 @@
+"""`move`: everything from one store to another, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import enqueued, killed
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.model import NewJob
+from taskharbor.drivers import open_driver
+
+Run = Callable[..., Any]
+Say = Callable[..., str]
+SOURCE, TARGET = "sqlite:///taskharbor.db", "json:///new"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process has to hear that a store is shut."""
+    monkeypatch.setattr("taskharbor.drivers.moving.ALL_KNOW_S", 0.0)
+
+
+def test_everything_moves_and_the_old_store_sends_people_to_the_new_one(driver: Driver, run: Run, say: Say) -> None:
+    ids = enqueued(driver, NewJob("email.send", b"{}"), NewJob("email.send", b"{}"))
+    dead = killed(driver, 1)
+    planned = run("move", SOURCE, TARGET, "--dry-run")
+    assert (planned["dry_run"], planned["rows"]["jobs"], planned["rows"]["history"]) == (True, 3, 1)
+    assert not Path("new").exists()
+    moved = run("move", SOURCE, TARGET)
+    assert moved["rows"] == planned["rows"]
+    assert set(moved["checksums"]) == set(moved["rows"])
+    found = run("--url", TARGET, "jobs", "list")
+    assert {job["id"] for job in found["jobs"]} == {*ids, *dead}
+    assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
+    assert "this store was moved to json:///new" in say("--url", SOURCE, "doctor", code=1)
+    assert "already: nothing to do" in say("move", SOURCE, TARGET)
+
+
+def test_people_are_told_what_was_moved(driver: Driver, say: Say) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    said = say("move", SOURCE, TARGET)
+    assert "jobs                    1" in said
+    assert "moved to json:///new, and compared row by row" in said
+
+
+def test_wrong_stores_are_refused_and_left_as_they_are(driver: Driver, say: Say) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    assert "same store" in say("move", SOURCE, SOURCE, code=2)
+    assert "lives and ends with its process" in say("move", "memory://", SOURCE, code=2)
+    assert "does not exist" in say("move", "sqlite:///missing.db", TARGET, code=1)
+    assert not Path("missing.db").exists()
+    used = open_driver("sqlite:///used.db")
+    used.migrate()
+    enqueued(used, NewJob("email.send", b"{}"))
+    used.close()
+    assert "not empty: it has jobs" in say("move", SOURCE, "sqlite:///used.db", code=2)
+    driver.reserve("default", lease_for=3600)
+    assert "1 jobs of sqlite:///taskharbor.db are running" in say("move", SOURCE, TARGET, code=1)
+
+
+def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    driver.shut(True)  # type: ignore[attr-defined]
+    assert run("move", SOURCE, TARGET, "--give-up")["given_up"]
+    assert run("--url", SOURCE, "enqueue", "email.send")

@@ -1,0 +1,68 @@
+"""`taskharbor workflows`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskharbor.core.model import NewJob
+from taskharbor.core.workflow import NewStep, NewWorkflow
+from taskharbor.drivers import open_driver
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def started(url: str) -> str:
+    steps = [NewStep("fetch", NewJob("fetch"))]
+    steps += [NewStep(f"square[{n}]", NewJob("square"), (0,), "square") for n in range(40)]
+    steps.append(NewStep("all", NewJob("total"), tuple(range(1, 41))))
+    with open_driver(url) as driver:
+        driver.migrate()
+        id = driver.start_workflow(NewWorkflow("nightly", steps))
+        [leased] = driver.reserve("default")
+        driver.ack(leased.job.id, leased.lease.token)
+        for leased in driver.reserve("default", limit=10):
+            driver.ack(leased.job.id, leased.lease.token)
+        [leased] = driver.reserve("default")
+        driver.fail(leased.job.id, leased.lease.token, reason="boom")
+        return id
+
+
+def test_show_draws_the_graph_with_many_of_a_kind_as_one_line(say: Any, url: str, started: str) -> None:
+    heading, fetch, square, last = say("--url", url, "workflows", "show", started).splitlines()
+    assert heading == "nightly  failed  11 of 42 done, 1 failed"
+    assert fetch.startswith("✔ fetch  done  ")
+    assert square.startswith("  ✘ square x40  █████░")
+    assert "10 done, 1 failed, 29 held" in square
+    assert square.endswith("← fetch")
+    assert last.startswith("    · all  waiting")
+    assert last.endswith("← square")
+
+
+def test_show_and_list_have_the_same_for_programs(run: Any, url: str, started: str) -> None:
+    shown = run("--url", url, "workflows", "show", started)
+    assert (shown["state"], shown["total"], shown["done"], shown["failed"]) == ("failed", 42, 11, 1)
+    assert (len(shown["steps"]), len(shown["edges"]), shown["complete"]) == (42, 80, True)
+    assert [each["id"] for each in run("--url", url, "workflows", "list")["workflows"]] == [started]
+
+
+def test_redrive_and_cancel_act_on_the_whole(say: Any, url: str, started: str) -> None:
+    assert "goes on" in say("--url", url, "workflows", "redrive", started)
+    say("--url", url, "workflows", "redrive", started, code=2)
+    assert "is cancelled" in say("--url", url, "workflows", "cancel", started)
+    with open_driver(url) as driver:
+        assert driver.get_workflow(started).state == "cancelled"
+        assert driver.reserve("default") == []
+
+
+def test_an_unknown_workflow_is_said_to_be_so(say: Any, url: str, started: str) -> None:
+    said = say("--url", url, "workflows", "cancel", started, "nobody", code=1)
+    assert "no workflow with the id 'nobody'" in said
+    with open_driver(url) as driver:
+        assert driver.get_workflow(started).state == "failed", "none of them was changed"
