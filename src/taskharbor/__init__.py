@@ -171,8 +171,6 @@ _HOMES = {
     "taskharbor.app.unique": ("Unique",),
     "taskharbor.app.workflows": ("Workflow", "chain", "chord", "group"),
     "taskharbor.core.errors": (
-        "MoveFailed",
-        "StoreMoved",
         "WorkflowNotFound",
         "AlreadyExpired",
         "DecryptionFailed",
@@ -193,6 +191,7 @@ _HOMES = {
         "LeaseLost",
         "LeaseMismatch",
         "MissingExtra",
+        "MoveFailed",
         "PayloadTooLarge",
         "ScheduleNotFound",
         "SchemaMissing",
