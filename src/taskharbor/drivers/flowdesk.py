@@ -202,6 +202,10 @@ class EngineFlows:
             return True
         return record.compensation is not None and not self.count_open(flow.id)
 
+    def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
+        flows = [record.flow for record in self._state.workflows.values()]
+        return [flow.id for flow in flows if flow.state is WorkflowState.STARTING and flow.created_at < before][:limit]
+
     def prune(self, before: datetime, limit: int) -> int:
         over = [
             id

@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 LOST_AT_ONCE: Final = 1_000
 MOST_PASSES: Final = 1_000
+STARTED_WITHIN: Final = timedelta(hours=1)
+"""Whoever takes longer to store a workflow has died over it."""
 _UNDO: Final = "{}-undo"
 
 
@@ -206,7 +208,10 @@ class FlowCalls(StoreOperations):
             self.advance(lost, now=moment)
         stuck = self._at_flow_desk(lambda desk: desk.stuck(LOST_AT_ONCE))
         self._go_on(stuck, moment)
-        return len(lost) + len(stuck)
+        abandoned = self._at_flow_desk(lambda desk: desk.abandoned(moment - STARTED_WITHIN, LOST_AT_ONCE))
+        for id in abandoned:
+            self.cancel_workflow(id, now=moment)
+        return len(lost) + len(stuck) + len(abandoned)
 
     def _compensate(self, desk: Desk, flow: Workflow, now: datetime) -> None:
         """Exactly once: the text is gone with it."""

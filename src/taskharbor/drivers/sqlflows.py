@@ -174,6 +174,9 @@ class SqlFlows(ABC):
     def stuck(self, limit: int) -> Sequence[str]:
         return [row[0] for row in self._rows("flow_stuck", {"most": limit})]
 
+    def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
+        return [row[0] for row in self._rows("flow_abandoned", {"before": before, "most": limit})]
+
     def prune(self, before: datetime, limit: int) -> int:
         ids = sorted(row[0] for row in self._rows("flow_over", {"before": before, "most": limit}))
         for table in ("edges", "steps", "workflows") if ids else ():
