@@ -190,7 +190,10 @@ def test_a_live_move_lets_the_source_work_until_it_is_shut_and_loses_no_job(
     stopping = threading.Event()
 
     def produce() -> None:
-        while not stopping.is_set():
+        # Bounded: a producer that is quicker than the target would never let the move catch up.
+        for _ in range(500):
+            if stopping.wait(0.005):
+                return
             try:
                 accepted.extend(answer.id for answer in source.enqueue([new_job(), new_job()]))
             except StoreMoved:
