@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Two test processes; `make test WORKERS=0` runs everything in one.
 WORKERS ?= 2
+# How often `make chaos` goes round.
+ROUNDS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast ci check format bench docs clean
+.PHONY: help demo test test-fast ci check format bench chaos docs clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +44,15 @@ format: $(VENV)/.dev ## format the code and mend what ruff can mend
 
 bench: $(VENV)/.bench ## measure ours beside other queues and plain SQL, as ratios
 	$(BIN)/python -m bench $(ARGS)
+
+chaos: $(VENV)/.dev ## end processes and servers at random, with a new seed each round: make chaos ROUNDS=10
+	@round=1; while [ $$round -le $(ROUNDS) ]; do \
+	  echo "round $$round of $(ROUNDS)"; \
+	  $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal tests/hard tests/drivers/test_json_crashes.py \
+	    tests/worker/test_outages.py tests/pipeline/test_faults.py tests/pipeline/test_load_faults.py \
+	    tests/pipeline/test_archive_killed.py $(ARGS) || exit 1; \
+	  round=$$((round + 1)); \
+	done
 
 docs: $(VENV)/.dev ## run the README's code and check every link inside the documents
 	$(BIN)/python -m pytest tests/test_readme.py tests/test_documents.py $(ARGS)
