@@ -34,6 +34,11 @@ QUICK = {
 }
 
 
+# The same for every Java that a test starts in a process of its own: most live for seconds, and compiling as for a long
+# life takes twice the time of everything they do.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 class WithoutSpark(pytest.Module):
     """A module of tests that cannot even be imported here."""
 

@@ -43,6 +43,8 @@ def tell(story: Story, place: Path) -> Harvest:
     demo_orders.write_orders(orders, SEED)
     story.tell(f"a file comes in: {demo_orders.ORDERS:,} orders, {_share()} % of them of one tenant")
     story.tell("starting Spark, which takes some seconds")
+    # Java that lives for a minute: compiling as for a long life would take longer than all it does here.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     spark = session()
     try:
         _load(story, spark, orders, lake, queue)
