@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import crew, endurance, limits, ours, scenarios, stores
+from bench import cargo, crew, endurance, limits, ours, scenarios, stores, web
 from bench.harness import Result, as_json, say, table
 from bench.spark import bed, beside, lake, loading, reading
 from bench.stores import FULL, QUICK, Scale, Store
@@ -19,6 +19,7 @@ from taskharbor.testing.servers import ServerUnavailable, mysql_server, postgres
 
 Scenario = Callable[[Store, Scale], list[Result]]
 
+CARGO: tuple[Scenario, ...] = (cargo.workflows, cargo.unique_jobs, cargo.batch_tasks, cargo.encryption)
 ON_POSTGRES: tuple[Scenario, ...] = (
     scenarios.single_enqueue,
     scenarios.bulk_and_drain,
@@ -30,6 +31,7 @@ ON_POSTGRES: tuple[Scenario, ...] = (
     endurance.size,
     endurance.held_snapshot,
     limits.limits,
+    *CARGO,
 )
 ON_SQLITE: tuple[Scenario, ...] = (
     scenarios.bulk_and_drain,
@@ -38,7 +40,10 @@ ON_SQLITE: tuple[Scenario, ...] = (
     crew.start_up,
     endurance.backlog,
     limits.limits,
+    *CARGO,
 )
+WEB_ON_POSTGRES: tuple[Scenario, ...] = (web.enqueue_over_http, web.questions)
+WEB_ON_SQLITE: tuple[Scenario, ...] = (web.questions,)
 ON_MYSQL: tuple[Scenario, ...] = (scenarios.bulk_and_drain, endurance.backlog)
 ON_SPARK = (reading.reading, loading.loading, lake.lake, beside.beside)
 
@@ -48,11 +53,11 @@ def options_given() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not how fast")
     parser.add_argument(
         "--only",
-        choices=("postgres", "sqlite", "mysql", "spark"),
+        choices=("postgres", "sqlite", "mysql", "web", "spark"),
         action="append",
-        help="one store, or Spark; may repeat",
+        help="one store, the server, or Spark; may repeat",
     )
-    names = sorted({scenario.__name__ for scenario in (*ON_POSTGRES, *ON_SQLITE, *ON_SPARK)})
+    names = sorted({scenario.__name__ for scenario in (*ON_POSTGRES, *ON_SQLITE, *WEB_ON_POSTGRES, *ON_SPARK)})
     parser.add_argument("--scenario", choices=names, action="append", help="one scenario; may repeat")
     parser.add_argument(
         "--hold", type=float, metavar="SECONDS", help=f"how long P10 holds its snapshot; {FULL.hold_s:g} by default"
@@ -108,6 +113,11 @@ def main() -> int:
         if wanted("mysql"):
             with mysql_server() as server:
                 run(stores.mysql(server), ON_MYSQL)
+        if wanted("web"):
+            with postgres_server() as server:
+                run(stores.postgres(server), WEB_ON_POSTGRES)
+            with tempfile.TemporaryDirectory(prefix="taskharbor-bench-") as directory:
+                run(stores.sqlite(Path(directory)), WEB_ON_SQLITE)
         if wanted("spark"):
             with postgres_server() as server:
                 run_on_spark(server)

@@ -20,6 +20,19 @@ def sync(harbor: Harbor) -> Task[..., None]:
     return sync
 
 
+def test_a_rule_and_an_error_for_duplicates_may_be_given_in_one_call() -> None:
+    with Harbor("memory://") as harbor:
+
+        @harbor.task
+        def sync(customer: str) -> None: ...
+
+        call = sync.using(unique=Unique(by=("customer",)), on_duplicate="raise")
+        first = call.enqueue("acme")
+        with pytest.raises(DuplicateJob) as refused:
+            call.enqueue("acme")
+        assert refused.value.existing_id == first.id
+
+
 def test_calls_with_equal_arguments_are_one_job(harbor: Harbor) -> None:
     @harbor.task(unique=Unique())
     def build(month: str, parts: list[int]) -> None: ...

@@ -49,9 +49,47 @@ def test_the_payload_may_come_from_standard_input(run: Run, driver: Driver, monk
     assert driver.get(run("enqueue", "x", "-")["id"]).payload == b'{"to":"ada"}'
 
 
+def test_jobs_with_equal_arguments_are_one_while_the_first_waits_or_runs(run: Run, driver: Driver) -> None:
+    words = ["--unique", "customer", "--unique-for", "1h", "--limit-key", "c-{customer}"]
+    first = run("enqueue", "sync", '{"customer": "acme", "full": false}', *words)
+    assert run("enqueue", "sync", '{"customer": "acme", "full": true}', *words) == {"id": first["id"], "existed": True}
+    assert not run("enqueue", "sync", '{"customer": "globex"}', *words)["existed"]
+    assert driver.get(first["id"]).meta["limit_key"] == "c-acme"
+    leased = driver.reserve("default", limit=2)
+    assert run("enqueue", "sync", '{"customer": "acme"}', *words)["existed"], "it runs"
+    assert not run("enqueue", "sync", '{"customer": "acme"}', *words, "--while", "ready")["existed"]
+    driver.ack(first["id"], next(each.lease.token for each in leased if each.job.id == first["id"]))
+    assert not run("enqueue", "sync", "{}", "--unique", "args")["existed"]
+    assert run("enqueue", "sync", "{}", "--unique", "args")["existed"]
+
+
+def test_a_job_that_waits_is_replaced_put_off_or_named_in_an_error(run: Run, driver: Driver, say: Say) -> None:
+    first = run("enqueue", "index", '{"text": "a"}', "--key", "doc-1", "--while", "ready", "--on-duplicate", "replace")
+    again = run("enqueue", "index", '{"text": "b"}', "--key", "doc-1", "--while", "ready", "--on-duplicate", "replace")
+    assert again == {"id": first["id"], "existed": True}
+    assert driver.get(first["id"]).payload == b'{"text":"b"}'
+    said = say("enqueue", "index", '{"text": "b"}', "--key", "doc-1", "--on-duplicate", "raise", code=1)
+    assert first["id"] in said
+    assert run("enqueue", "other", '{"n": 1}', "--unique", "args", "--on-duplicate", "return")["existed"] is False
+    said = say("enqueue", "other", '{"n": 1}', "--unique", "args", "--on-duplicate", "raise", code=1)
+    assert "already belongs" in said
+    late = run("enqueue", "index", '{"text": "a"}', "--unique", "text", "--debounce", "1h")
+    assert run("enqueue", "index", '{"text": "a"}', "--unique", "text", "--debounce", "2h")["existed"]
+    assert driver.get(late["id"]).due_at - driver.now() > timedelta(minutes=110)
+    run("enqueue", "alert", "--throttle", "1h")
+    assert run("enqueue", "alert", "--throttle", "1h")["existed"]
+
+
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
+        (["x", "--while", "ready"], "--unique or --key"),
+        (["x", "--unique-for", "1h"], "--unique or --key"),
+        (["x", "--on-duplicate", "replace"], "--unique or --key"),
+        (["x", "--unique", "a,,b"], "list of names"),
+        (["x", "--unique", "args", "--while", "asleep"], "states of a job"),
+        (["x", "--debounce", "1h", "--delay", "1h"], "says when by itself"),
+        (["x", "--throttle", "1h", "--while", "ready"], "leave that out"),
         (["x", "{"], "not JSON at character 2"),
         (["x", "[1]"], "must be a JSON object"),
         (["x", '{"a": NaN}'], "not JSON"),

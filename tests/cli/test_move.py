@@ -21,7 +21,7 @@ SOURCE, TARGET = "sqlite:///taskharbor.db", "json:///new"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process has to hear that a store is shut."""
-    monkeypatch.setattr("taskharbor.drivers.moving.ALL_KNOW_S", 0.0)
+    monkeypatch.setattr("taskharbor.drivers.movement.Pace.settle_s", 0.0)
 
 
 def test_everything_moves_and_the_old_store_sends_people_to_the_new_one(driver: Driver, run: Run, say: Say) -> None:
@@ -60,6 +60,15 @@ def test_wrong_stores_are_refused_and_left_as_they_are(driver: Driver, say: Say)
     assert "not empty: it has jobs" in say("move", SOURCE, "sqlite:///used.db", code=2)
     driver.reserve("default", lease_for=3600)
     assert "1 jobs of sqlite:///taskharbor.db are running" in say("move", SOURCE, TARGET, code=1)
+
+
+def test_a_store_is_drained_while_its_workers_run(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"), NewJob("email.send", b"{}"))
+    assert "goes with --live" in say("move", SOURCE, TARGET, "--until-idle", "1s", code=2)
+    moved = run("move", SOURCE, TARGET, "--live", "--until-idle", "0.2s")
+    assert (moved["rows"]["jobs"], moved["repeated"]) == (2, 0)
+    assert len(run("--url", TARGET, "jobs", "list")["jobs"]) == 2
+    assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
 
 
 def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run) -> None:

@@ -242,8 +242,8 @@ class ScheduledJobsRunEarly(MemoryDriver):
 
 
 class TypesIgnored(MemoryDriver):
-    def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, types: Any, owner: str) -> Leased:
-        return super()._reserve(queues, now, lease_for, limit, None, owner)
+    def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, types: Any, *rest: Any) -> Leased:
+        return super()._reserve(queues, now, lease_for, limit, None, *rest)
 
 
 class PauseIgnored(MemoryDriver):

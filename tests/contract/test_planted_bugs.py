@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from tests.contract import planted, planted_ends, planted_schedules
+from tests.contract import planted, planted_ends, planted_schedules, planted_surveys
 
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing import DriverContract, helpers
@@ -68,6 +68,23 @@ CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted_schedules.TickMovedByEveryPut: "test_the_next_tick_survives_a_put_that_leaves_the_times_alone",
     planted_schedules.DeafListener: "test_a_new_job_ends_a_wait",
     planted_schedules.WakeForgottenUnlessSomebodyWaits: "test_a_wake_before_the_wait_ends_the_next_one_at_once",
+    planted_surveys.TenantIgnored: "test_only_jobs_of_the_asked_tenant_are_handed_out",
+    planted_surveys.TenantPickedAfterTheClaim: ("test_a_tenant_is_found_behind_many_jobs_of_others_in_several_queues"),
+    planted_surveys.CensusWithoutFinishedJobs: (
+        "test_the_census_counts_by_tenant_queue_and_status_over_live_and_finished_jobs"
+    ),
+    planted_surveys.CensusTakesScheduledJobsForDue: (
+        "test_the_census_tells_what_is_not_due_yet_and_when_the_first_of_the_others_became_due"
+    ),
+    planted_surveys.CountBeyondItsLimit: "test_counting_stops_at_the_limit",
+    planted_surveys.CountForgetsTheTenant: "test_count_takes_every_filter_that_list_takes",
+    planted_surveys.TextNotFoundInPayloads: "test_text_is_found_in_ids_types_and_payloads",
+    planted_surveys.NewestFirst: "test_the_newest_rows_come_in_the_order_of_the_feed",
+    planted_surveys.LatestCursorStaysBehind: "test_the_cursor_of_the_newest_rows_is_the_end_of_the_feed",
+    planted_surveys.LatestSkipsToTheEnd: "test_latest_and_history_go_on_where_the_other_has_come_to",
+    planted_surveys.TokenReplaced: "test_an_id_is_taken_once",
+    planted_surveys.RevokedAgainAndAgain: "test_a_token_is_revoked_once",
+    planted_surveys.RevokedTokensForgotten: "test_a_revoked_token_is_known_and_opens_nothing",
 }
 
 
@@ -114,7 +131,7 @@ def test_a_planted_bug_is_caught_by_the_test_named_for_it(
 def test_every_planted_bug_has_a_test_named_for_it() -> None:
     bugs = {
         bug
-        for module in (planted, planted_ends, planted_schedules)
+        for module in (planted, planted_ends, planted_schedules, planted_surveys)
         for name, bug in inspect.getmembers(module, inspect.isclass)
         if bug.__module__ == module.__name__ and not name.startswith("_")
     }

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from taskharbor.core.carrying import Part
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import NewJob, RetryUpdate, Schedule, Settlement
+from taskharbor.core.model import HistoryRow, NewJob, RetryUpdate, Schedule, Settlement
+from taskharbor.core.tokens import Role, Token
 from taskharbor.core.workflow import NewStep, NewWorkflow, Policy
+from taskharbor.drivers.base import BaseDriver
 from taskharbor.testing.helpers import add, add_all, everything, new_job, take, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON, SECOND
 
@@ -41,6 +44,9 @@ def fill(driver: Driver, more: int = 0) -> None:
     _schedules(driver)
     _governed(driver)
     _workflows(driver)
+    if isinstance(driver, BaseDriver):
+        driver.add_token(Token("0123456789ab", "dashboard", "acme", Role.VIEWER, "f" * 64, NOON, NOON + DAY))
+        driver.carrier().bring([Part("loads", [("orders.csv", 3, 2, 1, 0, NOON)])], {})
     driver.elect("leader", "w1", NOON, 30.0)
     driver.heartbeat(Worker("w1", "host", 1, ("default",), 1, "0"), now=NOON)
 
@@ -87,7 +93,8 @@ def answers(driver: Driver) -> dict[str, Any]:
     """All that a driver tells of its store. Only the positions of the feed are its own."""
     jobs = [job for _, job in sorted(everything(driver).items())]
     flows = driver.list_workflows()
-    rows, cursor = [], None
+    rows: list[HistoryRow] = []
+    cursor = None
     while page := driver.history(cursor, 50).rows:
         rows += page
         cursor = page[-1].position
@@ -100,6 +107,7 @@ def answers(driver: Driver) -> dict[str, Any]:
         "schedules": list(driver.schedules()),
         "limits": list(driver.get_limits()),
         "leaders": list(driver.leaders()),
+        "tokens": list(driver.tokens()) if isinstance(driver, BaseDriver) else [],
         "workflows": flows,
         "steps": [list(driver.workflow_steps(flow.id)) for flow in flows],
         "edges": [sorted(driver.workflow_edges(flow.id)) for flow in flows],

@@ -1,14 +1,16 @@
-"""Limits and fair queues in the files of a JSON store, and stores from before there were any."""
+"""Limits, fair queues and tokens in the files of a JSON store, and stores from before there were any."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from taskharbor.core.limiting import Limit
+from taskharbor.core.tokens import new_token
 from taskharbor.drivers.jsonfile.driver import JsonDriver
 from taskharbor.testing.helpers import add_all, new_job, nothing_runnable, take, take_ids
-from taskharbor.testing.times import NOON
+from taskharbor.testing.times import DAY, HOUR, NOON
 
 
 def version(directory: Path) -> int:
@@ -34,6 +36,33 @@ def test_the_first_limit_and_the_first_fair_queue_make_it_a_store_of_the_new_ver
             change(driver)
             assert version(tmp_path / name) == 2
             assert driver.counts()["ready"] == 1
+
+
+def test_the_first_token_makes_it_a_store_of_the_newest_version_and_is_there_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    token, _ = new_token("ci", "acme", "worker", NOON, NOON + DAY)
+    with JsonDriver(tmp_path / "store") as driver:
+        driver.migrate()
+        driver.set_limit(Limit("queue", "mail", concurrency=1))
+        assert version(tmp_path / "store") == 2
+        driver.add_token(token)
+        assert version(tmp_path / "store") == 3
+    with JsonDriver(tmp_path / "store") as again:
+        assert again.tokens() == [token]
+        again.revoke_token(token.id, now=NOON + HOUR)
+    with JsonDriver(tmp_path / "store") as last:
+        assert last.get_tokens([token.id]) == [replace(token, revoked_at=NOON + HOUR)]
+
+
+def test_a_change_that_an_older_version_understands_writes_no_snapshot(tmp_path: Path) -> None:
+    with JsonDriver(tmp_path / "store") as driver:
+        driver.migrate()
+        driver.set_limit(Limit("queue", "mail", concurrency=1))
+        before = (tmp_path / "store" / "store.json").stat().st_ino
+        driver.set_limit(Limit("queue", "mail", concurrency=2))
+        add_all(driver, [new_job()])
+        assert (tmp_path / "store" / "store.json").stat().st_ino == before
 
 
 def test_what_waits_and_what_runs_is_known_to_whoever_opens_the_store_next(tmp_path: Path) -> None:

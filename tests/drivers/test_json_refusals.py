@@ -25,7 +25,7 @@ from taskharbor.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from taskharbor.drivers.jsonfile import JsonDriver
+from taskharbor.drivers.jsonfile import JsonDriver, snapshot
 from taskharbor.drivers.jsonfile import driver as driver_module
 from taskharbor.testing.helpers import add, everything, leased_job, new_job, take_ids
 from taskharbor.testing.times import MINUTE, NOON, SECOND
@@ -237,7 +237,8 @@ def test_hidden_files_and_what_a_broken_off_migration_left_are_no_hindrance(dire
 def test_a_store_of_a_newer_version_asks_for_an_upgrade(driver: JsonDriver, directory: Path) -> None:
     driver.close()
     path = directory / "store.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 3'))
+    newer = f'"version": {snapshot.VERSION + 1}'.encode()
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', newer))
     with JsonDriver(directory) as older:
         for call in (older.counts, older.migrate):
             with pytest.raises(SchemaTooNew, match="upgrade TaskHarbor"):

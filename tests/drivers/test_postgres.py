@@ -88,7 +88,9 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("name", ["claim", "claim_many", "desk_claim", "desk_claim_many"])
+@pytest.mark.parametrize(
+    "name", ["claim", "claim_many", "desk_claim", "desk_claim_many", "claim+tenant", "claim_many+tenant"]
+)
 def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
     crowded: str, name: str, plan_cache_mode: str
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
         "secret": new_tokens(1)[0],
         "owner": "worker-1",
         "sweep_first": True,
+        "tenant": "default",
     }
     statement = Statements(schema.PACKAGE, "th_", "pyformat")[name]
     plan = explain(crowded, statement, values, plan_cache_mode, at_desk=name.startswith("desk"))
@@ -110,6 +113,28 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
     assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
     assert max(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 50
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < MOST_BUFFERS
+
+
+@pytest.fixture(scope="module")
+def eventful(postgres: Any) -> Iterator[str]:
+    """A feed of a thousand rows."""
+    url = postgres.create_database()
+    with open_driver(url) as driver:
+        driver.migrate()
+        driver.enqueue([new_job(expires_at=NOON + MINUTE) for _ in range(1_000)], NOON)
+        driver.recover(NOON + HOUR)
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", ["history", "latest", "latest_behind"])
+def test_a_page_of_the_feed_reads_what_it_shows(eventful: str, name: str, plan_cache_mode: str) -> None:
+    statement = Statements(schema.PACKAGE, "th_", "pyformat")[name]
+    plan = explain(eventful, statement, {"xid": 0, "seq": 0, "limit": 10}, plan_cache_mode, at_desk=True)
+    assert "th_history_pkey" in {node.get("Index Name") for node in nodes(plan)}
+    assert max(node["Actual Rows"] for node in nodes(plan)) == 10
+    assert [node["Node Type"] for node in nodes(plan) if "Sort" in node["Node Type"]] == []
 
 
 # --- Several queues ----------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ def plan(driver: SqliteDriver, path: Path, statement: str) -> str:
 PLANS = {
     "select_due": "th_jobs USING INDEX th_jobs_ready (queue=? AND priority=? AND due_at<?)",
     "rank_due": "th_jobs USING INDEX th_jobs_ready (queue=? AND priority=? AND due_at<?)",
+    "select_due+tenant": "th_jobs USING INDEX th_jobs_ready (queue=? AND priority=? AND due_at<?)",
+    "rank_due+tenant": "th_jobs USING INDEX th_jobs_ready (queue=? AND priority=? AND due_at<?)",
     "next_priority": "th_jobs USING INDEX th_jobs_ready (queue=? AND priority<?)",
     "claim": "th_jobs USING INTEGER PRIMARY KEY (rowid=?)",
     "record_finished": "SCAN ending | SEARCH job USING INDEX sqlite_autoindex_th_jobs_1 (id=?)",
@@ -77,6 +79,11 @@ PLANS = {
     "list_live": "th_jobs USING INDEX sqlite_autoindex_th_jobs_1 (id<?)",
     "list_finished": "th_history USING INDEX th_history_jobs (job_id<?)",
     "history": "th_history USING INTEGER PRIMARY KEY (rowid>?)",
+    "latest_behind": "th_history USING INTEGER PRIMARY KEY (rowid>?)",
+    "count_live+queue+ready": "th_jobs USING INDEX th_jobs_ready (queue=?)",
+    "count_live+inflight+queue": "th_jobs USING INDEX th_jobs_leases (queue=?)",
+    "count_finished+queue+status": "USING COVERING INDEX th_history_ended (final=? AND status=? AND queue=?)",
+    "get_tokens": "th_tokens USING PRIMARY KEY (id=?)",
     "get_finished": "th_history USING INDEX th_history_jobs (job_id=?)",
     "select_ended": "ended USING INDEX th_history_ended (final=? AND status=? AND queue=? AND at<?)",
 }

@@ -16,6 +16,7 @@ from tests.hard.crew import new_store
 from taskharbor.core.errors import SchemaMissing
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import NewJob, QueueSettings, Status
+from taskharbor.core.tokens import new_token
 from taskharbor.drivers import open_driver
 from taskharbor.testing import emptying
 from taskharbor.testing.times import HOUR, MINUTE, NOON
@@ -88,6 +89,10 @@ def test_a_store_of_the_first_version_goes_on_with_everything_in_it(
         driver.ack("first", leased.lease.token, now=NOON + MINUTE)
         assert [each.job.id for each in driver.reserve("q", now=LATER, limit=10)] == ["second", "later"]
         assert {row.job_id for row in driver.history().rows} == {"running", "first"}
+        token, _ = new_token("ci", "acme", "viewer", NOON)
+        driver.add_token(token)
+        assert driver.get_tokens([token.id]) == [token]
+        assert [row.tenant_id for row in driver.census(NOON)] == ["acme", "default", "default"]
 
 
 @pytest.mark.parametrize("kind", STORES)

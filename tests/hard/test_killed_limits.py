@@ -34,6 +34,42 @@ while True:
 """
 
 
+RATE, BURST = 300, 20
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_killed_claims_neither_start_more_than_the_rate_nor_lose_it_for_good(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, seed: str
+) -> None:
+    url = new_store(request, kind, tmp_path)
+    rng = random.Random(seed)
+    with open_driver(url) as driver:
+        driver.migrate()
+        driver.set_limit(Limit("queue", "default", rate=RATE, burst=BURST))
+        driver.set_limit(Limit("queue", "default", per="key", rate=RATE / 10, burst=2))
+        driver.enqueue([NewJob("t", meta={"limit_key": f"key-{rng.randrange(KEYS)}"}) for _ in range(JOBS // 3)])
+        begun = driver.now()
+        for number in range(ROUNDS):
+            Child(CHILD, url, number, seed).kill_after(rng.uniform(0.02, 0.3))
+            started = [job for job in everything(driver).values() if job.deliveries]
+            passed = (driver.now() - begun).total_seconds()
+            assert len(started) <= BURST + RATE * passed
+            keys = Counter(job.meta["limit_key"] for job in started)
+            assert max(keys.values(), default=0) <= 2 + RATE / 10 * passed
+        # Behind the leases of the dead: second by second, no more than the rate, and never nothing for long.
+        now = driver.now() + timedelta(hours=1)
+        allowed, ran = float(BURST), 0
+        for _ in range(20):
+            while leased := driver.reserve("default", now=now, limit=100):
+                ran += len(leased)
+                driver.settle([Settlement.ack(each.job.id, each.lease.token) for each in leased], now=now)
+            assert ran <= allowed
+            now += timedelta(seconds=1)
+            allowed += RATE
+            driver.recover(now)
+        assert driver.counts()["done"] == JOBS // 3
+
+
 @pytest.mark.parametrize("kind", STORES)
 def test_killed_claims_leak_no_permit_and_hold_back_no_job_for_ever(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, seed: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskharbor.drivers import sqlfiles
-from taskharbor.drivers.sqlfiles import Statements, migrations
+from taskharbor.drivers.sqlfiles import Statements, migrations, with_lines
 
 
 @pytest.fixture
@@ -22,6 +22,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (home / "sql" / "take.sql").write_text(
         "-- Why this is here.\nSELECT id::text, '50%' FROM th_jobs\nWHERE id = :id AND queue = :queue_1;\n"
     )
+    (home / "sql" / "tally.sql").write_text(
+        "SELECT 1 FROM th_jobs\nWHERE true\n  -- ?queue  AND queue = :queue\n  -- ?both  AND (a = :a\n"
+        "  -- ?both       OR b = '%')\nLIMIT 1;\n"
+    )
     (home / "sql" / "notes.txt").write_text("not SQL")
     (home / "migrations" / "010_later.sql").write_text("ALTER TABLE th_jobs ADD COLUMN more int;")
     (home / "migrations" / "002_sooner.sql").write_text("CREATE INDEX th_jobs_idx ON th_jobs (id);")
@@ -33,7 +37,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_statement_is_found_by_the_name_of_its_file(package: str) -> None:
-    assert list(Statements(package, "th_", "named")) == ["take"]
+    assert list(Statements(package, "th_", "named")) == ["take", "tally"]
 
 
 def test_comments_and_the_last_semicolon_are_left_out(package: str) -> None:
@@ -65,6 +69,17 @@ def test_migrations_come_in_the_order_of_their_numbers(package: str) -> None:
     assert [(step.version, step.name) for step in migrations(package, "th_")] == [(2, "sooner"), (10, "later")]
 
 
+def test_an_optional_line_is_there_only_if_it_is_asked_for(package: str) -> None:
+    statements = Statements(package, "x_", "named")
+    assert " ".join(statements["tally"].split()) == "SELECT 1 FROM x_jobs WHERE true LIMIT 1"
+    assert "true\n  AND queue = :queue\nLIMIT" in statements[with_lines("tally", ["queue"])]
+    assert "OR" not in statements[with_lines("tally", {"queue", "type"})]
+    both = Statements(package, "x_", "pyformat")[with_lines("tally", ["both", "queue"])]
+    assert " ".join(both.split()).endswith("AND queue = %(queue)s AND (a = %(a)s OR b = '%%') LIMIT 1")
+
+
 def test_an_unknown_statement_is_a_key_error(package: str) -> None:
     with pytest.raises(KeyError):
         Statements(package, "th_", "named")["absent"]
+    with pytest.raises(KeyError):
+        Statements(package, "th_", "named")["absent+queue"]

@@ -130,6 +130,8 @@ class Terms(NamedTuple):
             rule = throttled(rule, options["throttle"])
         if rule is not None and rule is not self.unique:
             fields.update(rule.fields())
+            if options.get("on_duplicate") is not None and options.get("debounce") is None:
+                fields["on_duplicate"] = options["on_duplicate"]
         asked = next((name for name in _ABOUT_A_KEY if options.get(name) is not None), self.about_a_key)
         asked = None if "key" in options else asked  # a key of None is meant
         asked = asked if rule is None else None

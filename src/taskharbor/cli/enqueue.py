@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
-from taskharbor.cli.values import duration, moment, pair, positive
+from taskharbor.cli.values import duration, moment, names, pair, positive
 from taskharbor.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ examples:
   taskharbor enqueue email.send '{"to": "ada@example.com"}' --queue mail
   taskharbor enqueue report.build '{"month": "2031-05"}' --run-at 2031-06-01T06:00:00+02:00 --key report-2031-05
   echo '{"to": "ada@example.com"}' | taskharbor enqueue email.send - --delay 1h30m
+  taskharbor enqueue customer.sync '{"customer": "acme"}' --unique customer --unique-for 1h
   taskharbor -A shop.jobs:harbor enqueue email.send --many addresses.jsonl
 """
 
@@ -45,6 +46,30 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument("--expires-at", type=moment, metavar="TIME", help="never start it after this time")
     parser.add_argument("--tenant", metavar="NAME", help="on whose behalf (default: default)")
     parser.add_argument("--key", metavar="TEXT", help="idempotency key: the same key gives the same job")
+    parser.add_argument(
+        "--unique",
+        type=names,
+        metavar="NAMES",
+        help="drop it if one with equal arguments waits or runs: args for all of them, or their names, by commas",
+    )
+    parser.add_argument(
+        "--while",
+        type=names,
+        dest="while_in",
+        metavar="STATES",
+        help="with --unique or --key: where the other one must stand to count (default with --unique: ready,inflight)",
+    )
+    parser.add_argument(
+        "--unique-for", type=duration, metavar="TIME", help="with --unique or --key: count the other one for so long"
+    )
+    parser.add_argument(
+        "--on-duplicate",
+        choices=("return", "raise", "replace"),
+        help="with --unique or --key: name the other one (default), fail, or replace one that has not begun",
+    )
+    parser.add_argument("--debounce", type=duration, metavar="TIME", help="run so long after the last of equal calls")
+    parser.add_argument("--throttle", type=duration, metavar="TIME", help="drop equal calls for so long")
+    parser.add_argument("--limit-key", metavar="TEXT", help="what limits per key count it by; {name} is an argument")
     parser.add_argument("--max-attempts", type=positive, metavar="N", help="failures until the DLQ (default: 5)")
     parser.add_argument(
         "--timeout",
@@ -82,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_words(arguments: argparse.Namespace) -> None:
     if arguments.delay is not None and arguments.run_at is not None:
         raise InvalidInput("--delay and --run-at both say when: give one of them")
+    _check_unique(arguments)
     if arguments.many is None:
         if arguments.envelope:
             raise InvalidInput("--envelope is about the lines of --many: give the file")
@@ -90,6 +116,20 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise InvalidInput("with --many the payloads are in the file: leave the JSON out")
     if arguments.key is not None:
         raise InvalidInput("with --many one key would make all lines one job: use --envelope, and a key in each line")
+
+
+def _check_unique(arguments: argparse.Namespace) -> None:
+    given = {name: getattr(arguments, name) is not None for name in ("debounce", "throttle", "unique", "key")}
+    if given["debounce"] and (given["throttle"] or arguments.delay is not None or arguments.run_at is not None):
+        raise InvalidInput("--debounce says when by itself: leave out --throttle, --delay and --run-at")
+    waits = given["debounce"] or given["throttle"]
+    for name, flag in (("while_in", "--while"), ("unique_for", "--unique-for"), ("on_duplicate", "--on-duplicate")):
+        if getattr(arguments, name) is None:
+            continue
+        if waits and name != "on_duplicate":
+            raise InvalidInput(f"--debounce and --throttle say what {flag} would: leave that out")
+        if not (waits or given["unique"] or given["key"] or arguments.envelope):
+            raise InvalidInput(f"{flag} is about jobs that count as one: give --unique or --key as well")
 
 
 def _harbor(arguments: argparse.Namespace) -> Harbor | None:

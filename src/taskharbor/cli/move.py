@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,16 +21,22 @@ Move every job (waiting, dead and finished), all history, keys, schedules, workf
 another store of any kind, which must be empty.
 
 No worker may run on SRC, and no job be leased. Both stores are shut for the time of the move: enqueue is refused, and
-workers get nothing. With --live SRC is used as before while its history is copied, which is most of it; then it is
-shut, what runs may end, and the rest is moved.
-Whatever ends the move, the same command goes on where it stopped. In the end both stores are read again and compared
-by count and checksum; then DST is opened, and SRC stays as it is, shut, until you delete it. After an error SRC is
-open again; after a kill --give-up opens it.
+workers get nothing. In the end both are read again and compared by count and checksum; then DST is opened, and SRC
+stays as it is, shut, until you delete it.
+
+With --live both stores are in use meanwhile. History goes ahead; then DST is opened, and jobs that wait in SRC, and
+those that still come in, are taken over bit by bit, while workers of SRC run what they get hold of. When next to
+nothing is left, or with --until-idle when nothing has come in or run for that time, SRC is shut, what runs there may
+end, and the rest follows: schedules, workflows, settings.
+
+Whatever ends the move, Ctrl-C too, the same command goes on where it stopped. After an error SRC is open again; after
+a kill --give-up opens it.
 
 examples:
   taskharbor move sqlite:///jobs.db postgresql://app@db/shop --dry-run
   taskharbor move sqlite:///jobs.db postgresql://app@db/shop
-  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --live --wait 10m
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --live
+  taskharbor move sqlite:///jobs.db postgresql://app@db/shop --live --until-idle 10m
   taskharbor move sqlite:///jobs.db postgresql://app@db/shop --give-up
 """
 
@@ -39,13 +46,19 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument("source", metavar="SRC_URL", help="the store to leave")
     parser.add_argument("target", metavar="DST_URL", help="an empty store")
     parser.add_argument("--dry-run", action="store_true", help="check both stores and count, and write nothing")
-    parser.add_argument("--live", action="store_true", help="let SRC work on while its history is copied")
+    parser.add_argument("--live", action="store_true", help="drain SRC while both stores are in use")
+    parser.add_argument(
+        "--until-idle",
+        type=duration,
+        metavar="TIME",
+        help="with --live: shut SRC when nothing has come in or run for so long",
+    )
     parser.add_argument(
         "--wait",
         type=duration,
         default=timedelta(minutes=5),
         metavar="TIME",
-        help="with --live: how long jobs may take to end (default: 5m)",
+        help="with --live: how long jobs may take to end once SRC is shut (default: 5m)",
     )
     typed_only(
         parser.add_argument("--give-up", action="store_true", help="end a move that was killed: SRC is used again")
@@ -58,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.drivers.moving import Move
     from taskharbor.drivers.opening import redacted
 
+    if arguments.until_idle is not None and not arguments.live:
+        raise InvalidInput("--until-idle goes with --live: without it nothing comes in meanwhile")
     urls = redacted(arguments.source), redacted(arguments.target)
     absent = arguments.dry_run
     with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
@@ -73,13 +88,24 @@ def run(arguments: argparse.Namespace) -> int:
             total = 3 * sum(map(carrier.count, _tables()))
             with ProgressBar("rows moved and compared", total) as bar:
                 move = Move(source, target, bar.advance)
-                move.live, move.patience_s = arguments.live, arguments.wait.total_seconds()
-                report = move.run()
+                move.live, move.pace.patience_s = arguments.live, arguments.wait.total_seconds()
+                move.pace.told = _say
+                if arguments.until_idle is not None:
+                    move.pace.idle_s = arguments.until_idle.total_seconds()
+                try:
+                    report = move.run()
+                except KeyboardInterrupt:
+                    _say(f"stopped: {urls[0]} is in use, and the same command goes on from here")
+                    raise
     if arguments.json:
         print_json(_record(urls, report))
     else:
         _tell(urls, report)
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _tables() -> list[str]:
@@ -125,6 +151,7 @@ def _record(urls: tuple[str, str], report: Report | None) -> dict[str, Any]:
         "dry_run": report.dry_run,
         "resumed": report.resumed,
         "done_before": report.done_before,
+        "repeated": report.repeated,
         "rows": report.moved,
         "checksums": report.checksums,
     }
@@ -133,7 +160,7 @@ def _record(urls: tuple[str, str], report: Report | None) -> dict[str, Any]:
 def _tell(urls: tuple[str, str], report: Report | None) -> None:
     source, target = urls
     if report is None:
-        print(f"{source} is used again; what had come to {target} is of no use: delete it, or move to it again")
+        print(f"{source} is used again. What has come to {target} stays there: the same move may go on some day")
         return
     if report.done_before:
         print(f"everything from {source} is at {target} already: nothing to do")
@@ -144,4 +171,6 @@ def _tell(urls: tuple[str, str], report: Report | None) -> None:
     if report.dry_run:
         print(f"nothing was moved: this is what {source} holds" + (" (a move was begun)" if report.resumed else ""))
     else:
+        if report.repeated:
+            print(f"{report.repeated:,} jobs were at {target} already, by their ids")
         print(f"moved to {target}, and compared row by row. {source} is shut: point everything at the new store")

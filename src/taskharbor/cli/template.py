@@ -43,6 +43,7 @@ class Template:
         }
         if "meta" in self._given:
             self._given["meta"] = dict(self._given["meta"])
+        self._given.update(_unique(arguments))
         self._harbor = harbor
         self._arguments = arguments
         self._codec = JsonCodec()
@@ -77,11 +78,10 @@ class Template:
         if delay is not None:
             options["run_at"] = now + delay
         if self._harbor is None:
-            options["tenant_id"] = options.pop("tenant", DEFAULT_TENANT)
-            try:
-                return NewJob(given["type"], self._codec.encode(payload), **options)
-            except TypeError as error:
-                raise InvalidInput(str(error)) from None
+            from taskharbor.app.options import Terms
+
+            terms = Terms({"tenant_id": DEFAULT_TENANT}).with_options(options)
+            return terms.new_job(given["type"], self._codec.encode(payload), lambda: now)
         from taskharbor.app.naming import job_of
 
         if not self._arguments.no_check:
@@ -97,6 +97,22 @@ class Template:
         known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(harbor.tasks)) or 'none'}."
         app = self._arguments.app
         raise InvalidInput(f"{app} has no task {type!r}: {known} With --no-check it is enqueued all the same")
+
+
+def _unique(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say about jobs that count as one, as options of a job."""
+    from taskharbor.app.unique import ALL_ARGUMENTS, Unique
+
+    names = ("while_in", "on_duplicate", "debounce", "throttle", "limit_key")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if arguments.unique is None:
+        if arguments.unique_for is not None:
+            given["key_ttl"] = arguments.unique_for
+        return given
+    by = ALL_ARGUMENTS if arguments.unique == (ALL_ARGUMENTS,) else arguments.unique
+    states = {"while_in": given.pop("while_in")} if "while_in" in given else {}
+    replaces = given.get("on_duplicate") == "replace"
+    return {**given, "unique": Unique(by, period=arguments.unique_for, replace=replaces, **states)}
 
 
 def _object(text: str | bytes, what: str) -> dict[str, Any]:

@@ -54,6 +54,14 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def names(text: str) -> tuple[str, ...]:
+    """customer,month — by commas."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ArgumentTypeError(f"{text!r} is not a list of names: write NAME or NAME,NAME, each of them once")
+    return found
+
+
 def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")

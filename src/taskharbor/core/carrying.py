@@ -8,10 +8,10 @@ whatever store it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from taskharbor.core.clock import to_micros
 
@@ -22,6 +22,14 @@ Place = Sequence[str | int]
 MOVING: Final = "\x01moving"
 """The name, which no queue can have, under which a store is shut among the settings of queues: those are what every
 process reads again within a second."""
+GONE: Final = "\x01gone"
+"""The same for a store that was moved: nobody will find work here again."""
+FILLING: Final = "\x01filling"
+"""The same for a store that is in use while another one is drained into it: the other one still has the schedules,
+and what has come from there is yet to be compared."""
+DRAINING: Final = "\x01draining"
+"""The same for a store that is in use while its jobs are taken to another one."""
+MARKS: Final = (MOVING, GONE, FILLING, DRAINING)
 
 NOTE: Final = "move"
 """In the store that is filled: how far the move has come. In the one that is left: where everything went."""
@@ -67,13 +75,40 @@ TABLES: Final[Mapping[str, Table]] = {
     "steps": Table(_columns("workflow_id number:number name part job_id waiting:number state"), 2),
     "edges": Table(_columns("workflow_id cause:number effect:number"), 3),
     "leaders": Table(_columns("name holder epoch:number until:time")),
+    "tokens": Table(_columns("id name tenant_id role secret_hash created_at:time expires_at:time revoked_at:time")),
+    "loads": Table(
+        _columns("run_id rows_in:number published:number duplicates:number rejected:number published_at:time")
+    ),
 }
 """In the order in which they are carried."""
+
+Clash = Literal["refuse", "leave", "replace"]
+"""What becomes of a row whose key is there: nothing is written at all, the one there stays, or the new one does."""
+
+
+class Part(NamedTuple):
+    """Rows for a table."""
+
+    table: str
+    rows: Sequence[Row]
+    clash: Clash = "refuse"
+
+
+class Lifted(NamedTuple):
+    """Jobs that were taken out of a store, and the last id that was looked at; None if there are no more."""
+
+    rows: Sequence[Row]
+    last: str | None
+
+
+Flows = Literal["none", "held", "all"]
+"""Which jobs to lift: those of no workflow, those of workflows that are held, or all."""
+Pack = Callable[[Sequence[Row]], Mapping[str, str | None]]
 
 
 @runtime_checkable
 class Carrier(Protocol):
-    """Takes the rows of a store out and brings them in, a portion at a time. For stores that nobody else uses."""
+    """Takes the rows of a store out and brings them in, a portion at a time. Each call is one transaction."""
 
     @property
     def identity(self) -> str:
@@ -84,15 +119,30 @@ class Carrier(Protocol):
         """The next rows of the table, in order of their keys; facts in the order of the feed."""
         ...
 
+    def find(self, table: str, places: Sequence[Place]) -> Sequence[Row]:
+        """The rows with these keys, in any order. Not for facts."""
+        ...
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Which of these are ids of live or finished jobs."""
+        ...
+
     def count(self, table: str) -> int:
         """How many rows the table has."""
         ...
 
-    def bring(self, table: str, rows: Sequence[Row], notes: Mapping[str, str]) -> None:
-        """Keep rows that are not there, and the notes with them: all of it or nothing."""
+    def bring(self, parts: Sequence[Part], notes: Mapping[str, str | None]) -> None:
+        """Keep rows, and the notes with them: all of it or nothing. Jobs are read again before they count: if the
+        store would not give back what it was given, nothing is kept and `MoveFailed` is raised."""
         ...
 
-    def clear(self, table: str, notes: Mapping[str, str]) -> None:
+    def lift(self, after: str, limit: int, pack: Pack, flows: Flows) -> Lifted:
+        """Take live jobs that are not leased out of the store, in order of id, and keep the notes that `pack` makes of
+        them in the same moment: from then on nobody can begin, change or end them. Jobs that somebody else has locked
+        are left for the next time. Keys stay. Rows have neither tag nor bucket."""
+        ...
+
+    def clear(self, table: str, notes: Mapping[str, str | None]) -> None:
         """Empty the table, and keep the notes with it: both or neither."""
         ...
 

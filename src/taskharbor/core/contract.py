@@ -1,4 +1,4 @@
-"""The driver contract: what every store promises. Five narrow protocols and their union.
+"""The driver contract: what every store promises. Narrow protocols and their union.
 
 Drivers store, fence and move state; callers decide. Every call takes `now`, so that tests and workers agree on
 the time; None means the store's own clock. Drivers are synchronous and safe to use from many threads.
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.access import Access
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.governing import Governing
@@ -79,11 +80,15 @@ class Queueing(Protocol):
         limit: int = 1,
         types: Sequence[str] | None = None,
         owner: str = "",
+        tenant: str | None = None,
     ) -> Leased:
         """At most `limit` runnable jobs, each leased to this caller alone with a fresh token.
 
         Highest priority first, then the moment they became due, then id. Jobs whose lease has ended are runnable
         again; expired and terminal jobs and paused queues give nothing. An empty list means nothing is runnable.
+
+        With `types` or `tenant`, only jobs of these types, or of this tenant. They are plain filters: the claim walks
+        over due jobs of others that stand before these, so its cost grows with their number.
         """
         ...
 
@@ -129,6 +134,7 @@ class Queueing(Protocol):
         limit: int = 1,
         types: Sequence[str] | None = None,
         owner: str = "",
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         """`settle`, then `reserve`, in one round trip where the store can."""
         ...
@@ -167,6 +173,15 @@ class Inspection(Protocol):
         """How many jobs stand where."""
         ...
 
+    def census(self, now: datetime | None = None) -> Sequence[CensusRow]:
+        """How many jobs of each tenant stand where in each queue, in order of tenant, queue and status. It reads all
+        that is kept, so a large store should not be asked often."""
+        ...
+
+    def count(self, filter: JobFilter | None = None, limit: int = 10_001) -> int:
+        """How many jobs match, or `limit` if there are that many: counting stops there."""
+        ...
+
     def attempts(self, id: str) -> Sequence[Attempt]:
         """Every attempt of the job, oldest first, each written together with its settle."""
         ...
@@ -174,6 +189,12 @@ class Inspection(Protocol):
     def history(self, cursor: str | None = None, limit: int = 1000) -> HistoryPage:
         """Finished attempts and terminal jobs in commit-safe order: following the cursor skips no committed row
         and repeats none, whatever else is being written."""
+        ...
+
+    def latest(self, after: str | None = None, limit: int = 1000) -> Glances:
+        """Rows of the feed in outline, without payloads. With a cursor, those behind it, in the order and with the
+        promise of `history`; without one, the newest, in the same order, and the cursor of the feed's end. Cursors
+        are those of `history`: each of the two goes on where the other has come to."""
         ...
 
     def cancel(self, id: str, *, now: datetime | None = None) -> Status:
@@ -361,5 +382,5 @@ class Workflows(Protocol):
 
 
 @runtime_checkable
-class Driver(Queueing, Inspection, Fleet, Scheduling, Governing, Workflows, Protocol):
+class Driver(Queueing, Inspection, Fleet, Scheduling, Governing, Workflows, Access, Protocol):
     """Everything a store does."""

@@ -18,6 +18,8 @@ MAX_META_BYTES: Final = 16_384
 MAX_ERROR_CHARACTERS: Final = 8_192
 MAX_BATCH: Final = 10_000
 """Most jobs one reserve hands out, and most items one settle or extend takes."""
+MAX_COUNT: Final = 2**31 - 1
+"""How far `count` can be told to go."""
 SWEEP_BATCH: Final = 1_000
 """Most lapsed leases, and most expired jobs, that one reserve clears away before it claims."""
 MAX_ATTEMPTS: Final = 1_000_000

@@ -326,7 +326,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """What `list`, `redrive` and `purge` select by. Everything given must match; nothing given matches all.
+    """What `list`, `count`, `redrive` and `purge` select by. Everything given must match; nothing given matches all.
 
     One id may be given as it is, and the status as its text: `JobFilter(ids="a", status="dlq")`.
     """
@@ -339,6 +339,9 @@ class JobFilter:
     error: str | None = None
     """Text that the last error or the DLQ reason contains."""
     code: str | None = None
+    text: str | None = None
+    """Text that the id, the type, the last error, the DLQ reason or the payload (as UTF-8) contains. Nothing can be
+    found in a payload that is encrypted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,24 +12,14 @@ from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import StoreClock, checked
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
-from taskharbor.core.errors import DriverClosed, InvalidInput, TaskHarborError
+from taskharbor.core.errors import DriverClosed, InvalidInput, JobNotFound, TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
-from taskharbor.core.model import (
-    Attempt,
-    Extension,
-    Job,
-    JobFilter,
-    Lease,
-    NewJob,
-    RetryUpdate,
-    Settlement,
-    Status,
-)
+from taskharbor.core.model import Extension, JobFilter, Lease, NewJob, RetryUpdate, Settlement, Status
+from taskharbor.drivers.access import AccessCalls
 from taskharbor.drivers.checks import (
     check_count,
     check_cursor,
@@ -41,14 +31,13 @@ from taskharbor.drivers.checks import (
     check_settlement,
     check_words,
     check_worker,
-    list_position,
-    with_cursor,
 )
 from taskharbor.drivers.flows import FlowCalls
 from taskharbor.drivers.governed import GoverningCalls
 from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.promises import with_promises
+from taskharbor.drivers.reading import ReadingCalls
 from taskharbor.drivers.scheduling import SchedulingCalls
 
 T = TypeVar("T")
@@ -56,7 +45,7 @@ Names = list[str]
 
 
 @with_promises
-class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
+class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, AccessCalls):
     """The public contract over a few private operations."""
 
     writes_in_parallel = False
@@ -98,10 +87,11 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
         limit: int = 1,
         types: Sequence[str] | None = None,
         owner: str = "",
+        tenant: str | None = None,
     ) -> Leased:
-        return self.settle_and_reserve((), queues, now=now, lease_for=lease_for, limit=limit, types=types, owner=owner)[
-            1
-        ]
+        return self.settle_and_reserve(
+            (), queues, now=now, lease_for=lease_for, limit=limit, types=types, owner=owner, tenant=tenant
+        )[1]
 
     def settle_and_reserve(
         self,
@@ -113,6 +103,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
         limit: int = 1,
         types: Sequence[str] | None = None,
         owner: str = "",
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         duration = check_lease(lease_for)
         moment = self._moment(now)
@@ -120,6 +111,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
         bounds.check_text(owner, "owner", bounds.MAX_NAME)
         names = check_names(queues, "queue")
         handled = None if types is None else check_names(types, "type")
+        if tenant is not None:
+            check_name(tenant, "tenant", bounds.MAX_TENANT)
         try:
             checked_settlements = [check_settlement(item, self.limits) for item in settlements]
             words = [word for item in checked_settlements for word in (item.id, item.token)]
@@ -133,12 +126,16 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
             results = self._settle(checked_settlements, moment) if checked_settlements else []
             self._strike(rules, checked_settlements)
             self._advance_after(rules, checked_settlements, moment)
+            if rules.gone and names and not checked_settlements:
+                raise self._moved()
             return results, []
         if rules.govern(names):
-            ask = Ask(names, moment, duration, limit, handled, owner)
+            ask = Ask(names, moment, duration, limit, handled, owner, tenant)
             answer = self._settle_and_ask(rules, checked_settlements, ask)
         else:
-            answer = self._settle_and_reserve(checked_settlements, names, moment, duration, limit, handled, owner)
+            answer = self._settle_and_reserve(
+                checked_settlements, names, moment, duration, limit, handled, owner, tenant
+            )
             self._strike(rules, checked_settlements)
         self._advance_after(rules, checked_settlements, moment)
         return answer
@@ -235,36 +232,15 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # --- Inspection --------------------------------------------------------------------------------------
-
-    def get(self, id: str) -> Job:
-        self._check_open()
-        check_words((id,), "id")
-        return self._get(id)
-
-    def list(self, filter: JobFilter | None = None, cursor: str | None = None, limit: int = 100) -> Page:
-        self._check_open()
-        check_count(limit, "limit", bounds.MAX_BATCH)
-        return with_cursor(self._list(check_filter(filter), list_position(cursor), limit))
-
-    def counts(self) -> Counts:
-        return self._counts(self._moment(None))
-
-    def attempts(self, id: str) -> Sequence[Attempt]:
-        self._check_open()
-        check_words((id,), "id")
-        return self._attempts(id)
-
-    def history(self, cursor: str | None = None, limit: int = 1000) -> HistoryPage:
-        self._check_open()
-        check_count(limit, "limit", bounds.MAX_BATCH)
-        check_cursor(cursor)
-        return self._history(cursor, limit)
+    # --- What people do to jobs by hand ------------------------------------------------------------------
 
     def cancel(self, id: str, *, now: datetime | None = None) -> Status:
         moment = self._moment(now)
         check_words((id,), "id")
-        status = self._cancel(id, moment)
+        try:
+            status = self._cancel(id, moment)
+        except JobNotFound as error:
+            raise self._absent(error) from None
         self._advance_ids(self._rules(), [id], moment)
         return status
 
@@ -363,7 +339,9 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
     def recover(self, now: datetime | None = None, *, dead_after: Duration = 30.0) -> Recovery:
         moment = self._moment(now)
         recovery = self._recover(moment, check_duration(dead_after, "dead_after"))
-        self.mend_workflows(now=moment)
+        self._tidy(moment)
+        if not self._rules().shut:  # what is missing then is on its way to another store, not lost
+            self.mend_workflows(now=moment)
         return recovery
 
     def prune(
@@ -373,6 +351,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, FlowCalls):
         check_count(limit, "limit", None)
         check_cursor(upto)
         moment = checked(before, "before")
+        if self._rules().filling:  # what has come from another store is compared first
+            return 0
         if ids is None:
             self._prune_workflows(moment, limit)
             return self._prune(moment, limit, upto)

@@ -75,7 +75,7 @@ def check_filter(filter: JobFilter | None) -> JobFilter:
             f'a filter is a JobFilter, got {type(filter).__name__}: JobFilter(ids=("…",)) for ids, '
             'JobFilter(status="dlq", queue="…") and so on for the rest'
         )
-    words = (filter.queue, filter.type, filter.tenant_id, filter.error, filter.code)
+    words = (filter.queue, filter.type, filter.tenant_id, filter.error, filter.code, filter.text)
     check_words([word for word in words if word is not None], "a filter")
     ids = (filter.ids,) if isinstance(filter.ids, str) else filter.ids
     if ids is not None:

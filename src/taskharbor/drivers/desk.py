@@ -16,6 +16,7 @@ from taskharbor.drivers.flowdesk import EngineFlows
 from taskharbor.drivers.governing import AT_ONCE, Ask, Benched, Running, Woken
 from taskharbor.drivers.lines import BucketRecord, RunningRecord
 from taskharbor.drivers.state import State
+from taskharbor.drivers.tidying import Resting
 
 NOTES_AT_ONCE: Final = 500
 Before = dict[str, tuple[Job, int | None]]
@@ -169,7 +170,7 @@ class EngineDesk(EngineFlows):
         for priority in sorted(state.ready[queue], reverse=True):
             if len(seen) >= most:
                 break
-            for job in state.in_line(state.ready[queue][priority], now):
+            for job in state.in_line(state.ready, queue, priority, now):
                 if job.id not in seen:
                     seen.add(job.id)
                     found.setdefault(priority, []).append(Newcomer(job.id, job.tenant_id))
@@ -193,3 +194,28 @@ class EngineDesk(EngineFlows):
         highest = max((self._state.fair.get((queue, priority, ""), 0), *last.values()))
         for tenant, tag in {**last, "": highest}.items():
             self._state.put("fair", (queue, priority, tenant), tag)
+
+    # --- Tidying -------------------------------------------------------------------------------------------
+
+    def resting(self, after: str, most: int) -> Sequence[Resting]:
+        found = {
+            bucket: kept for bucket, kept in self._state.buckets.items() if bucket > after and kept.wake_at is None
+        }
+        chosen = heapq.nsmallest(most, found)
+        return [Resting(each, found[each].limit, found[each].tokens, found[each].counted_at) for each in chosen]
+
+    def forget(self, buckets: Sequence[str]) -> None:
+        for bucket in buckets:
+            self._state.drop("buckets", bucket)
+
+    def next_line(self, queue: str, after: int | None) -> int | None:
+        lines = {priority for name, priority, _ in self._state.fair if name == queue}
+        return min((priority for priority in lines if after is None or priority > after), default=None)
+
+    def tenants(self, queue: str, priority: int, after: str, most: int) -> Sequence[tuple[str, int]]:
+        tags = {place[2]: tag for place, tag in self._state.fair.items() if place[:2] == (queue, priority)}
+        return [(tenant, tags[tenant]) for tenant in heapq.nsmallest(most, (each for each in tags if each > after))]
+
+    def fade(self, queue: str, priority: int, tenants: Sequence[str]) -> None:
+        for tenant in tenants:
+            self._state.drop("fair", (queue, priority, tenant))

@@ -7,25 +7,20 @@ overriding `_reading` and `_writing`.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from taskharbor.core import transitions
-from taskharbor.core.answers import Counts, HistoryPage, Page
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
-from taskharbor.core.errors import InvalidCursor, TaskHarborError
+from taskharbor.core.errors import TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.ids import new_ids, new_tokens
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.limits import SWEEP_BATCH
 from taskharbor.core.model import (
-    Attempt,
     Extension,
-    HistoryRow,
-    Job,
     JobFilter,
     Lease,
     LeasedJob,
@@ -35,16 +30,16 @@ from taskharbor.core.model import (
 )
 from taskharbor.core.unique import Verdict
 from taskharbor.drivers.desk import Before
+from taskharbor.drivers.engine_reading import EngineReading
 from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.lapsing import lapse
 from taskharbor.drivers.operations import RedrivePlan
-from taskharbor.drivers.rows import job_from_admitted, matches, merge_answers, replaced_by
+from taskharbor.drivers.rows import job_from_admitted, merge_answers, replaced_by
 from taskharbor.drivers.scheduling import advanced, no_schedule, put_over
-from taskharbor.drivers.settings import EngineSettings
 from taskharbor.drivers.state import KeyRecord, State, claimable, dead, forget_jobs, forget_key
 
 
-class EngineDriver(EngineSettings):
+class EngineDriver(EngineReading):
     """Every operation of the contract on a `State`."""
 
     # --- Queueing ----------------------------------------------------------------------------------------
@@ -104,15 +99,16 @@ class EngineDriver(EngineSettings):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> Leased:
         with self._writing() as state:
-            return self._lease(state, Ask(queues, now, lease_for, limit, types, owner), {})
+            return self._lease(state, Ask(queues, now, lease_for, limit, types, owner, tenant), {})
 
     def _lease(self, state: State, ask: Ask, before: Before) -> Leased:
-        queues, now, lease_for, limit, types, owner = ask
+        queues, now, lease_for, limit, types, owner, tenant = ask
         self._sweep(state, queues, now)
         open_queues = [name for name in queues if name not in state.queues or not state.queues[name].paused]
-        chosen = claimable(state, open_queues, now, limit, types)
+        chosen = claimable(state, open_queues, now, limit, types, tenant)
         leased = []
         for job, token in zip(chosen, new_tokens(len(chosen)), strict=True):
             before[job.id] = job, state.tags.get(job.id)
@@ -145,7 +141,9 @@ class EngineDriver(EngineSettings):
             while heap and heap[0][0] <= now and expired < SWEEP_BATCH:
                 _, job_id = heapq.heappop(heap)
                 job = state.jobs.get(job_id)
-                if job and job.status is Status.READY and job.expires_at is not None and job.expires_at <= now:
+                if job is None or job.status is not Status.READY or job.queue != queue:
+                    continue
+                if job.expires_at is not None and job.expires_at <= now:
                     state.apply(transitions.expire(job, now))
                     expired += 1
         return expired
@@ -183,63 +181,7 @@ class EngineDriver(EngineSettings):
                 results.append(Lease(item.token, held.lease_expires_at, held.lease_owner or "", cancelled))
         return results
 
-    # --- Inspection --------------------------------------------------------------------------------------
-
-    def _get(self, id: str) -> Job:
-        with self._reading() as state:
-            return state.find(id)
-
-    def _list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
-        with self._reading() as state:
-            everything = {**state.jobs, **state.finished}
-            ids = sorted((id for id in everything if cursor is None or id < cursor), reverse=True)
-            found: list[Job] = []
-            for id in ids:
-                if matches(everything[id], filter):
-                    found.append(everything[id])
-                    if len(found) > limit:
-                        break
-        more = len(found) > limit
-        return Page(found[:limit], found[limit - 1].id if more else None)
-
-    def _counts(self, now: datetime) -> Counts:
-        queues: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        scheduled = 0
-        with self._reading() as state:
-            for table in (state.jobs, state.finished):
-                for job in table.values():
-                    queues[job.queue][job.status.value] += 1
-                    scheduled += job.status is Status.READY and job.due_at > now
-        return Counts(queues, scheduled)
-
-    def _attempts(self, id: str) -> Sequence[Attempt]:
-        with self._reading() as state:
-            state.find(id)
-            rows = [state.history[sequence] for sequence in state.sequences_of.get(id, [])]
-        return [row.attempt for row in rows if row.attempt is not None]
-
-    def _history(self, cursor: str | None, limit: int) -> HistoryPage:
-        with self._reading() as state:
-            after = self._sequence_of(state, cursor)
-            # Sequences rise by one from row to row; pruned ones are simply not there any more.
-            first = next(iter(state.in_order()), state.last_sequence + 1)
-            rows: list[HistoryRow] = []
-            for sequence in range(max(after + 1, first), state.last_sequence + 1):
-                row = state.history.get(sequence)
-                if row is not None:
-                    rows.append(row)
-                    if len(rows) == limit:
-                        break
-            return HistoryPage(rows, rows[-1].position if rows else f"{state.store_id}:{after}")
-
-    @staticmethod
-    def _sequence_of(state: State, cursor: str | None) -> int:
-        if cursor is None:
-            return 0
-        store_id, _, sequence = cursor.partition(":")
-        if store_id != state.store_id or not sequence.isdecimal():
-            raise InvalidCursor(f"cursor {cursor!r} is not from this store: start without one")
-        return int(sequence)
+    # --- By hand -----------------------------------------------------------------------------------------
 
     def _cancel(self, id: str, now: datetime) -> Status:
         with self._writing() as state:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from taskharbor.core.carrying import HISTORY, JOBS, MOVING, TABLES, Place, Row, json_text
+from taskharbor.core.carrying import HISTORY, JOBS, MARKS, TABLES, Flows, Lifted, Pack, Part, Place, Row, json_text
+from taskharbor.core.clock import from_micros, to_micros
+from taskharbor.core.errors import MoveFailed
 from taskharbor.core.fleet import Leadership
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import QueueSettings, Status
+from taskharbor.core.model import HELD, Job, QueueSettings, Status
+from taskharbor.core.tokens import Role, Token
 from taskharbor.core.workflow import Policy, StepState, Workflow, WorkflowState
 from taskharbor.drivers.flowing import StepRow
 from taskharbor.drivers.lines import BucketRecord
@@ -22,6 +25,8 @@ from taskharbor.drivers.threads import FlowRecord
 
 Held = Callable[[], AbstractContextManager[State]]
 FINAL: Final = (Status.DONE, Status.EXPIRED, Status.CANCELLED)
+LOAD: Final = "load:"
+"""What the notes about loads begin with: this engine itself has no use for them, and keeps them for the next store."""
 
 
 class EngineCarrier:
@@ -49,29 +54,62 @@ class EngineCarrier:
             rows = (row for row in _ROWS[table](state) if behind is None or row[:keys] > behind)
             return heapq.nsmallest(limit, rows, key=lambda row: row[:keys])
 
+    def find(self, table: str, places: Sequence[Place]) -> Sequence[Row]:
+        wanted = {tuple(place) for place in places}
+        with self._reading() as state:
+            if table == JOBS:
+                ids = [id for (id,) in wanted if id in state.jobs]
+                return [(state.jobs[id], state.tags.get(id), state.bench.get(id)) for id in ids]
+            if table == "keys":
+                return [_key(place, state.keys[place]) for place in wanted if place in state.keys]
+            keys = TABLES[table].keys
+            return [row for row in _ROWS[table](state) if row[:keys] in wanted]
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        with self._reading() as state:
+            return {id for id in ids if id in state.jobs or id in state.finished}
+
     def count(self, table: str) -> int:
         with self._reading() as state:
             if table in (HISTORY, JOBS):
                 return len(getattr(state, table))
             return sum(1 for _ in _ROWS[table](state))
 
-    def bring(self, table: str, rows: Sequence[Row], notes: Mapping[str, str]) -> None:
+    def bring(self, parts: Sequence[Part], notes: Mapping[str, str | None]) -> None:
         with self._writing() as state:
-            for row in rows:
-                if table == HISTORY:
-                    _put_fact(state, row)
-                elif table == JOBS:
-                    _put_job(state, row)
+            # Nothing can be taken back once it is in the state: whatever there is to refuse comes first.
+            for table, rows in [(part.table, _fitting(state, part)) for part in parts]:
+                if table == "edges":
+                    _put_edges(state, rows)
                 else:
-                    _PUT[table](state, row)
+                    for row in rows:
+                        _PUT[table](state, row)
             _put_notes(state, notes)
 
-    def clear(self, table: str, notes: Mapping[str, str]) -> None:
+    def lift(self, after: str, limit: int, pack: Pack, flows: Flows) -> Lifted:
         with self._writing() as state:
-            for each in (HISTORY, "finished") if table == HISTORY else (table,):
-                for key in list(getattr(state, each)):
-                    if key != MOVING:
-                        state.drop(each, key)
+            resting = (id for id, job in state.jobs.items() if id > after and _may_go(state, job, flows))
+            ids = heapq.nsmallest(limit, resting)
+            rows: list[Row] = [(state.jobs[id], None, None) for id in ids]
+            if rows:
+                notes = pack(rows)
+                for id in ids:
+                    for table in ("tags", "bench"):
+                        if id in getattr(state, table):
+                            state.drop(table, id)
+                    state.drop("jobs", id)
+                _put_notes(state, notes)
+            return Lifted(rows, ids[-1] if len(ids) == limit else None)
+
+    def clear(self, table: str, notes: Mapping[str, str | None]) -> None:
+        with self._writing() as state:
+            if table == "loads":
+                _put_notes(state, {name: None for name in state.notes if name.startswith(LOAD)})
+            else:
+                for each in (HISTORY, "finished") if table == HISTORY else (table,):
+                    for key in list(getattr(state, each)):
+                        if key not in MARKS:
+                            state.drop(each, key)
             _put_notes(state, notes)
 
     def note(self, name: str) -> str | None:
@@ -81,6 +119,37 @@ class EngineCarrier:
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
         with self._writing() as state:
             _put_notes(state, notes)
+
+
+def _may_go(state: State, job: Job, flows: Flows) -> bool:
+    if job.status not in (Status.READY, Status.DLQ):
+        return False
+    if flows == "all":
+        return True
+    return (job.id in state.step_of) == (flows == "held") and (flows == "none" or job.due_at >= HELD)
+
+
+def _fitting(state: State, part: Part) -> Sequence[Row]:
+    """The rows that are to be put; refuses them all if one is not to be replaced and is there."""
+    table, rows, clash = part
+    if table == HISTORY or clash == "replace":
+        return rows
+    fitting = [row for row in rows if not _has(state, table, row)]
+    if clash == "refuse" and len(fitting) < len(rows):
+        raise MoveFailed(f"rows of {table} are in the new store already: nothing of it was kept there")
+    return fitting
+
+
+def _has(state: State, table: str, row: Row) -> bool:
+    keys = TABLES[table].keys
+    match table:
+        case "jobs":
+            return row[0].id in state.jobs
+        case "loads":
+            return LOAD + row[0] in state.notes
+        case "edges":  # the same one twice is one
+            return False
+    return (row[0] if keys == 1 else row[:keys]) in getattr(state, table)
 
 
 def _put_notes(state: State, notes: Mapping[str, str | None]) -> None:
@@ -112,7 +181,7 @@ def _put_job(state: State, row: Row) -> None:
 
 def _queues(state: State) -> Iterator[Row]:
     for queue in state.queues.values():
-        if queue.name != MOVING:
+        if queue.name not in MARKS:
             yield (queue.name, queue.paused, queue.fair, json_text(weights_text(queue.weights)))
 
 
@@ -142,8 +211,12 @@ def _put_schedule(state: State, row: Row) -> None:
 
 
 def _keys(state: State) -> Iterator[Row]:
-    for (scope, key), record in state.keys.items():
-        yield (scope, key, record.job_id, record.payload_hash or "", record.expires_at)
+    for place, record in state.keys.items():
+        yield _key(place, record)
+
+
+def _key(place: tuple[str, str], record: KeyRecord) -> Row:
+    return (*place, record.job_id, record.payload_hash or "", record.expires_at)
 
 
 def _put_key(state: State, row: Row) -> None:
@@ -201,9 +274,12 @@ def _edges(state: State) -> Iterator[Row]:
             yield (id, cause, effect)
 
 
-def _put_edge(state: State, row: Row) -> None:
-    id, cause, effect = row
-    state.put("edges", (id, cause), (*state.edges.get((id, cause), ()), effect))
+def _put_edges(state: State, rows: Sequence[Row]) -> None:
+    effects: dict[tuple[str, int], dict[int, None]] = {}
+    for id, cause, effect in rows:
+        effects.setdefault((id, cause), {})[effect] = None
+    for place, more in effects.items():
+        state.put("edges", place, tuple({**dict.fromkeys(state.edges.get(place, ())), **more}))
 
 
 def _leaders(state: State) -> Iterator[Row]:
@@ -213,6 +289,31 @@ def _leaders(state: State) -> Iterator[Row]:
 
 def _put_leader(state: State, row: Row) -> None:
     state.put("leaders", row[0], Leadership(*row))
+
+
+def _tokens(state: State) -> Iterator[Row]:
+    for token in state.tokens.values():
+        yield (
+            token.id, token.name, token.tenant_id, str(token.role), token.secret_hash, token.created_at,
+            token.expires_at, token.revoked_at,
+        )  # fmt: skip
+
+
+def _put_token(state: State, row: Row) -> None:
+    id, name, tenant_id, role, *more = row
+    state.put("tokens", id, Token(id, name, tenant_id, Role(role), *more))
+
+
+def _loads(state: State) -> Iterator[Row]:
+    for name, text in state.notes.items():
+        if name.startswith(LOAD):
+            *counts, published_at = json.loads(text)
+            yield (name.removeprefix(LOAD), *counts, from_micros(published_at))
+
+
+def _put_load(state: State, row: Row) -> None:
+    run_id, *counts, published_at = row
+    state.put("notes", LOAD + run_id, json.dumps([*counts, to_micros(published_at)]))
 
 
 _ROWS: Final[Mapping[str, Callable[[State], Iterator[Row]]]] = {
@@ -226,8 +327,12 @@ _ROWS: Final[Mapping[str, Callable[[State], Iterator[Row]]]] = {
     "steps": _steps,
     "edges": _edges,
     "leaders": _leaders,
+    "tokens": _tokens,
+    "loads": _loads,
 }
 _PUT: Final[Mapping[str, Callable[[State, Any], None]]] = {
+    HISTORY: _put_fact,
+    JOBS: _put_job,
     "queues": _put_queue,
     "limits": _put_limit,
     "schedules": _put_schedule,
@@ -236,6 +341,7 @@ _PUT: Final[Mapping[str, Callable[[State, Any], None]]] = {
     "fair": _put_fair,
     "workflows": _put_workflow,
     "steps": _put_step,
-    "edges": _put_edge,
     "leaders": _put_leader,
+    "tokens": _put_token,
+    "loads": _put_load,
 }

@@ -206,16 +206,14 @@ class EngineFlows:
         flows = [record.flow for record in self._state.workflows.values()]
         return [flow.id for flow in flows if flow.state is WorkflowState.STARTING and flow.created_at < before][:limit]
 
-    def prune(self, before: datetime, limit: int) -> int:
-        over = [
-            id
-            for id, record in self._state.workflows.items()
-            if record.flow.ended_at is not None and record.flow.ended_at < before
-        ][:limit]
-        for id in over:
+    def over(self, before: datetime, limit: int) -> Sequence[str]:
+        ended = {id: record.flow.ended_at for id, record in self._state.workflows.items()}
+        return [id for id, ended_at in ended.items() if ended_at is not None and ended_at < before][:limit]
+
+    def prune(self, ids: Sequence[str]) -> None:
+        for id in ids:
             for number in list(self._state.numbers_of.get(id, ())):
                 self._state.drop("steps", (id, number))
                 if (id, number) in self._state.edges:
                     self._state.drop("edges", (id, number))
             self._state.drop("workflows", id)
-        return len(over)

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from taskharbor.core.errors import InvalidInput, StoreError, WorkflowNotFound
+from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, WorkflowNotFound
 from taskharbor.core.ids import new_id, new_ids
 from taskharbor.core.intake import Batch, admit
 from taskharbor.core.limits import MAX_ID, Limits, check_name
@@ -93,8 +93,12 @@ class FlowReader(Protocol):
 
     def forget_compensation(self, id: str) -> None: ...
 
-    def prune(self, before: datetime, limit: int) -> int:
-        """Forget workflows that ended before, with their steps. Their jobs are pruned like any others."""
+    def over(self, before: datetime, limit: int) -> Sequence[str]:
+        """Workflows that ended before."""
+        ...
+
+    def prune(self, ids: Sequence[str]) -> None:
+        """Forget workflows, with their steps. Their jobs are pruned like any others."""
         ...
 
 
@@ -264,12 +268,17 @@ class FlowCalls(StoreOperations):
         moment = self._moment(now)
         self.get_workflow(id)
         self._at_flow_desk(lambda desk: _close(desk, id, moment))
+        self._cancel_rest(id, moment)
+        return self.get_workflow(id)
+
+    def _cancel_rest(self, id: str, now: datetime) -> None:
+        """Whatever of the workflow has not ended."""
         while unfinished := self._at_flow_desk(lambda desk: desk.unfinished(id, AT_ONCE)):
             for _, job_id in unfinished:
-                self._cancel(job_id, moment)
+                with suppress(JobNotFound):  # one that was cancelled by itself, and pruned
+                    self._cancel(job_id, now)
             numbers = [number for number, _ in unfinished]
             self._at_flow_desk(lambda desk, numbers=numbers: desk.mark(id, numbers, StepState.CANCELLED))  # type: ignore[misc]
-        return self.get_workflow(id)
 
     @abstractmethod
     def redrive(self, filter: JobFilter | None = None, *, now: datetime | None = None) -> Sequence[str]: ...
@@ -288,8 +297,11 @@ class FlowCalls(StoreOperations):
         return self.get_workflow(id)
 
     def _prune_workflows(self, before: datetime, limit: int) -> None:
-        if self._rules().flows:
-            self._at_flow_desk(lambda desk: desk.prune(before, limit))
+        over = self._at_flow_desk(lambda desk: desk.over(before, limit))
+        for id in over:  # one that failed, or was compensated, may have steps that wait and never will be let go
+            self._cancel_rest(id, before)
+        if over:
+            self._at_flow_desk(lambda desk: desk.prune(over))
 
     def _at_flow_desk(self, work: Callable[[Desk], T]) -> T:
         return self._at_desk(lambda desk: work(cast("Desk", desk)))

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Final
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.carrying import MOVING, NOTE, Carrier
+from taskharbor.core.carrying import GONE, MARKS, MOVING, NOTE, Carrier
 from taskharbor.core.contract import Leased, Settled
-from taskharbor.core.errors import InvalidInput, StoreError, StoreMoved
+from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, StoreMoved
 from taskharbor.core.fairness import checked_weights
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits_for
@@ -27,6 +27,7 @@ from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
 from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim
 from taskharbor.drivers.operations import StoreOperations
+from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line
 
 RULES_LAST_S: Final = 0.5
 """How old the rules may be that a claim goes by."""
@@ -46,6 +47,8 @@ class GoverningCalls(StoreOperations):
         self._learned: dict[tuple[str, str, str], list[float]] = {}
         """For each limit on what runs, the moments at which the jobs that run already are still to be counted in."""
         self._hints: dict[frozenset[str], datetime] = {}
+        self._tidied: dict[str, str] = {}
+        """Where tidying goes on: among the buckets under "", and in lines of fair queues that have many tenants."""
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -63,17 +66,29 @@ class GoverningCalls(StoreOperations):
 
     def queues(self) -> Sequence[QueueSettings]:
         self._check_open()
-        return [queue for queue in self._queues() if queue.name != MOVING]
+        return [queue for queue in self._queues() if queue.name not in MARKS]
 
     def shut(self, shut: bool) -> None:
         """Within a second no process takes jobs in or gives any out, until this is undone: for moving the store."""
+        if not shut:
+            self.set_mark(GONE, False)
+        self.set_mark(MOVING, shut)
+
+    def set_mark(self, mark: str, given: bool) -> None:
+        """Tell every process within a second what becomes of the store: one of `core.carrying.MARKS`."""
         self._check_open()
-        self._set_paused(MOVING, shut)
+        if self._read_rules().has(mark) != given:
+            self._set_paused(mark, given)
         self.forget_rules()
 
     def is_shut(self) -> bool:
         self._check_open()
         return self._read_rules().shut
+
+    def is_filling(self) -> bool:
+        """Whether another store, which has the schedules, is being drained into this one."""
+        self._check_open()
+        return self._rules().filling
 
     def carrier(self) -> Carrier:
         """What takes all rows of this store out, and brings those of another one in."""
@@ -152,8 +167,17 @@ class GoverningCalls(StoreOperations):
     def _let_in(self, batch: Batch) -> Batch:
         """The batch, unless the store takes in no jobs."""
         if self._rules().shut:
-            raise StoreMoved(where_to(self.carrier().note(NOTE)))
+            raise self._moved()
         return batch
+
+    def _moved(self) -> StoreMoved:
+        return StoreMoved(where_to(self.carrier().note(NOTE)))
+
+    def _absent(self, error: JobNotFound) -> JobNotFound:
+        """The error about a job that is not here: it may have been taken to another store."""
+        if not (self._rules().draining or self._rules().gone):
+            return error
+        return JobNotFound(f"{error}, or it has gone already: {where_to(self.carrier().note(NOTE))}")
 
     def forget_rules(self) -> None:
         """Read what governs claims again before the next one, as if nothing had been known of it."""
@@ -210,6 +234,29 @@ class GoverningCalls(StoreOperations):
                 for start in range(0, len(ids), TAGS_IN_ONE):
                     part = ids[start : start + TAGS_IN_ONE]
                     self._give_tags(rules, name, batch.fresh[0].created_at, part)
+
+    def _tidy(self, now: datetime) -> None:
+        """Forget a bit of what limits and fair shares no longer need to know."""
+        rules = self._rules()
+        if rules.limits:
+            after = self._tidied.get("", "")
+            self._tidied[""] = self._at_desk(lambda desk: tidy_buckets(desk, rules.limits, after, now))
+        for queue in [name for name, settings in rules.queues.items() if settings.fair]:
+            self._tidy_queue(queue)
+
+    def _tidy_queue(self, queue: str) -> None:
+        priority: int | None = None
+        for _ in range(MOST_LINES):
+            priority = self._at_desk(lambda desk, after=priority: desk.next_line(queue, after))  # type: ignore[misc]
+            if priority is None:
+                return
+            place = f"{queue}\0{priority}"
+            after, level = self._tidied.get(place, ""), priority
+            self._tidied[place] = self._at_desk(
+                lambda desk, level=level, after=after: tidy_line(desk, queue, level, after)  # type: ignore[misc]
+            )
+            if not self._tidied[place]:
+                del self._tidied[place]
 
     def _give_tags(self, rules: Rules, queue: str, now: datetime, ids: Sequence[str] | None) -> int:
         return self._at_desk(lambda desk: give_out_tags(desk, rules, queue, now, TAGS_IN_ONE, ids))

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from taskharbor.core.carrying import MOVING
+from taskharbor.core.carrying import DRAINING, FILLING, GONE, MOVING
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Leased
 from taskharbor.core.fairness import HEAD_OF_LINE, Newcomer, give_tags
 from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
 from taskharbor.core.model import Job, LeasedJob, QueueSettings
+from taskharbor.drivers.tidying import TidyDesk
 
 MOST_WOKEN: Final = 1_000
 """Buckets, and jobs of theirs, that one claim brings back."""
@@ -40,6 +41,7 @@ class Ask(NamedTuple):
     limit: int
     types: tuple[str, ...] | None
     owner: str
+    tenant: str | None = None
 
 
 class Running(NamedTuple):
@@ -89,14 +91,32 @@ class Rules:
     @property
     def shut(self) -> bool:
         """Whether the store is being moved to another one, or was."""
-        return MOVING in self.queues and self.queues[MOVING].paused
+        return self.has(MOVING)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was."""
+        return self.has(GONE)
+
+    @property
+    def draining(self) -> bool:
+        """Whether its jobs are being taken to another store while it is in use."""
+        return self.has(DRAINING)
+
+    @property
+    def filling(self) -> bool:
+        """Whether it is in use while another store is drained into it."""
+        return self.has(FILLING)
+
+    def has(self, mark: str) -> bool:
+        return mark in self.queues and self.queues[mark].paused
 
     def is_fair(self, queue: str) -> bool:
         found = self.queues.get(queue)
         return found is not None and found.fair
 
 
-class Desk(Protocol):
+class Desk(TidyDesk, Protocol):
     """What a governed claim asks of a store. Everything happens in one transaction, and as long as it is open no other
     desk of the store gets past `hold`."""
 

@@ -14,6 +14,8 @@ from taskharbor.core.fairness import tag_time
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Job, Status
 
+Line = dict[str, dict[int, list[tuple[datetime, str]]]]
+"""Heaps by queue and priority."""
 TABLES: Final = ("limits", "buckets", "bench", "running", "fair", "tags")
 
 
@@ -49,8 +51,8 @@ class Lines:
         self.fair: dict[tuple[str, int, str], int] = {}
         self.tags: dict[str, int] = {}
         # Derived. Heap entries may be stale; whoever pops one checks it against the tables.
-        self.ready: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
-        self.tagged: dict[str, dict[int, list[tuple[datetime, str]]]] = defaultdict(lambda: defaultdict(list))
+        self.ready: Line = defaultdict(lambda: defaultdict(list))
+        self.tagged: Line = defaultdict(lambda: defaultdict(list))
         self.waiting: dict[str, list[tuple[int, datetime, str]]] = defaultdict(list)
         self.wakes: list[tuple[datetime, str]] = []
         self.untils: list[tuple[datetime, str, str]] = []
@@ -74,21 +76,27 @@ class Lines:
         line = self.tagged if job.id in self.tags else self.ready
         heapq.heappush(line[job.queue][job.priority], (self.place_in_line(job), job.id))
 
-    def in_line(self, heap: list[tuple[datetime, str]], until: datetime) -> Iterator[Job]:
-        """The jobs of a heap, taken off it in order, as far as `until`."""
+    def in_line(self, line: Line, queue: str, priority: int, until: datetime) -> Iterator[Job]:
+        """The jobs of one heap of a line, taken off it in order, as far as `until`."""
+        heap = line[queue][priority]
         while heap and heap[0][0] <= until:
             place, job_id = heapq.heappop(heap)
-            job = self.jobs.get(job_id)
-            if job is not None and job.status is Status.READY and self.place(job) == place:
-                yield job
+            if self._stands(job_id, queue, priority, place):
+                yield self.jobs[job_id]
+
+    def _stands(self, job_id: str, queue: str, priority: int, place: datetime) -> bool:
+        """Whether the job is where an entry of a heap says; a unique job that was replaced may be in another queue."""
+        job = self.jobs.get(job_id)
+        if job is None or job.status is not Status.READY or (job.queue, job.priority) != (queue, priority):
+            return False
+        return self.place(job) == place
 
     def first_tag(self, queue: str, priority: int) -> int | None:
         """Of those that wait in line."""
         heap = self.tagged[queue][priority]
         while heap:
             place, job_id = heap[0]
-            job = self.jobs.get(job_id)
-            if job is not None and job.status is Status.READY and self.place(job) == place:
+            if self._stands(job_id, queue, priority, place):
                 return self.tags[job_id]
             heapq.heappop(heap)
         return None

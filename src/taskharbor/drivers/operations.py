@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.clock import utc_now
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidInput
@@ -20,6 +20,7 @@ from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
+from taskharbor.core.tokens import Token
 from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.listening import PollingListener
 
@@ -63,6 +64,7 @@ class StoreOperations(ABC):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> Leased: ...
 
     @abstractmethod
@@ -84,10 +86,20 @@ class StoreOperations(ABC):
     def _counts(self, now: datetime) -> Counts: ...
 
     @abstractmethod
+    def _census(self, now: datetime) -> Sequence[CensusRow]:
+        """In any order."""
+
+    @abstractmethod
+    def _count(self, filter: JobFilter, limit: int) -> int: ...
+
+    @abstractmethod
     def _attempts(self, id: str) -> Sequence[Attempt]: ...
 
     @abstractmethod
     def _history(self, cursor: str | None, limit: int) -> HistoryPage: ...
+
+    @abstractmethod
+    def _latest(self, after: str | None, limit: int) -> Glances: ...
 
     @abstractmethod
     def _cancel(self, id: str, now: datetime) -> Status: ...
@@ -167,6 +179,20 @@ class StoreOperations(ABC):
         now: datetime,
     ) -> bool: ...
 
+    @abstractmethod
+    def _add_token(self, token: Token) -> bool:
+        """Whether there was none with its id; if there was, that one stays."""
+
+    @abstractmethod
+    def _tokens(self) -> Sequence[Token]: ...
+
+    @abstractmethod
+    def _get_tokens(self, ids: Sequence[str]) -> Sequence[Token]:
+        """Each id is there once, and there is at least one."""
+
+    @abstractmethod
+    def _revoke_token(self, id: str, now: datetime) -> bool: ...
+
     # --- With a default --------------------------------------------------------------------------------------
 
     def _measure_clock(self) -> datetime:
@@ -186,10 +212,11 @@ class StoreOperations(ABC):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         """Two calls; a driver that can do it in one round trip overrides this."""
         results = self._settle(settlements, now) if settlements else []
-        return results, self._reserve(queues, now, lease_for, limit, types, owner)
+        return results, self._reserve(queues, now, lease_for, limit, types, owner, tenant)
 
     # A store that keeps no limits has none of these; then nothing is governed, and setting a limit is refused.
 

@@ -8,8 +8,9 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
+from taskharbor.core.answers import Glance
 from taskharbor.core.intake import Admitted, Batch
-from taskharbor.core.model import Enqueued, HistoryRow, Job, JobFilter, Overlap, Progress, Schedule, Status
+from taskharbor.core.model import Enqueued, HistoryRow, Job, JobFilter, Outcome, Overlap, Progress, Schedule, Status
 
 
 def job_from_admitted(row: Admitted) -> Job:
@@ -79,7 +80,41 @@ def matches(job: Job, filter: JobFilter) -> bool:
         and (filter.tenant_id is None or job.tenant_id == filter.tenant_id)
         and (filter.code is None or job.dlq_code == filter.code)
         and (filter.error is None or filter.error in job.last_error or filter.error in (job.dlq_reason or ""))
+        and (filter.text is None or _contains(job, filter.text))
     )
+
+
+def _contains(job: Job, text: str) -> bool:
+    words = (job.id, job.type, job.last_error, job.dlq_reason or "")
+    return any(text in word for word in words) or text.encode() in job.payload
+
+
+def glance_of(fact: HistoryRow) -> Glance:
+    """The outline of a row, as the columns of `fact_params` have it."""
+    attempt, job = fact.attempt, fact.job
+    return Glance(
+        job_id=fact.job_id,
+        type=fact.type,
+        queue=fact.queue,
+        tenant_id=fact.tenant_id,
+        outcome=fact.outcome,
+        status=fact.status,
+        at=fact.at,
+        due_at=attempt.due_at if attempt else (job.due_at if job else fact.at),
+        started_at=attempt.started_at if attempt else None,
+        attempt_no=attempt.number if attempt else None,
+        worker=(attempt.worker or None) if attempt else None,
+        code=attempt.code if attempt else None,
+    )
+
+
+def glance_from_row(row: Sequence[Any]) -> Glance:
+    """The columns of `latest.sql` behind those that order them, with times as datetimes."""
+    job_id, type, queue, tenant_id, outcome, status, at, due_at, started_at, attempt_no, worker, code = row
+    return Glance(
+        job_id, type, queue, tenant_id, Outcome(outcome), Status(status), at, due_at,
+        None if attempt_no is None else started_at, attempt_no, worker or None, code,
+    )  # fmt: skip
 
 
 def meta_from_text(text: str | None) -> Mapping[str, str]:

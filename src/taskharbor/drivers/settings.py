@@ -1,4 +1,4 @@
-"""What operators have set, in the in-process engine: queues, limits and fair shares."""
+"""What operators have set, in the in-process engine: queues, limits, fair shares and tokens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Leased
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import QueueSettings
+from taskharbor.core.tokens import Token
 from taskharbor.core.workflow import UNFINISHED
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.desk import Before, EngineDesk
@@ -76,6 +77,31 @@ class EngineSettings(BaseDriver):
     def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
         with self._writing() as state:
             state.put("queues", queue, replace(_settings(state, queue), fair=fair, weights=dict(weights)))
+
+    # --- Tokens ------------------------------------------------------------------------------------------
+
+    def _add_token(self, token: Token) -> bool:
+        with self._writing() as state:
+            fresh = token.id not in state.tokens
+            if fresh:
+                state.put("tokens", token.id, token)
+            return fresh
+
+    def _tokens(self) -> Sequence[Token]:
+        with self._reading() as state:
+            return sorted(state.tokens.values(), key=lambda token: (token.created_at, token.id))
+
+    def _get_tokens(self, ids: Sequence[str]) -> Sequence[Token]:
+        with self._reading() as state:
+            return [state.tokens[id] for id in ids if id in state.tokens]
+
+    def _revoke_token(self, id: str, now: datetime) -> bool:
+        with self._writing() as state:
+            token = state.tokens.get(id)
+            if token is None or token.revoked_at is not None:
+                return False
+            state.put("tokens", id, replace(token, revoked_at=now))
+            return True
 
 
 def _settings(state: State, queue: str) -> QueueSettings:

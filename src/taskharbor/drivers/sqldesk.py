@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple
 from taskharbor.core.contract import Leased
 from taskharbor.core.fairness import Newcomer, tag_of, tag_time
 from taskharbor.core.limiting import Limit, Standing
+from taskharbor.core.limits import PRIORITY_RANGE
 from taskharbor.core.model import Job, QueueSettings
 from taskharbor.drivers.governing import Ask, Benched, Rules, Running, Woken
 from taskharbor.drivers.sqlflows import SqlFlows
+from taskharbor.drivers.tidying import Resting
 
 Row = Sequence[Any]
 Values = Mapping[str, Any]
@@ -164,7 +166,7 @@ class SqlDesk(SqlFlows, ABC):
     def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
         buckets = sorted(tokens)
         named = _keys(tokens[bucket][0] for bucket in buckets)
-        left = [tokens[bucket][1] for bucket in buckets]
+        left = [float(tokens[bucket][1]) for bucket in buckets]
         self._run("desk_spend", {"now": now}, {"buckets": buckets, **named, "tokens": left})
 
     # --- Fair shares -------------------------------------------------------------------------------------------
@@ -192,12 +194,34 @@ class SqlDesk(SqlFlows, ABC):
         return last, tag_of(first[0][0]) if first else highest
 
     def give(self, queue: str, priority: int, tags: Sequence[tuple[str, int]], last: Mapping[str, int]) -> None:
-        times = [tag_time(tag) for _, tag in tags]
-        self._run("desk_give", {}, {"ids": [id for id, _ in tags], "tags": times})
+        if tags:
+            times = [tag_time(tag) for _, tag in tags]
+            self._run("desk_give", {}, {"ids": [id for id, _ in tags], "tags": times})
         known = {"": max(last.values()), **last}
         tenants = sorted(known)
         line = {"queue": queue, "priority": priority}
         self._run("desk_remember", line, {"tenants": tenants, "tags": [known[tenant] for tenant in tenants]})
+
+    # --- Tidying -----------------------------------------------------------------------------------------------
+
+    def resting(self, after: str, most: int) -> Sequence[Resting]:
+        rows = self._rows("tidy_buckets", {"after": after, "most": most})
+        return [Resting(row[0], (row[1], row[2], row[3]), row[4], row[5]) for row in rows]
+
+    def forget(self, buckets: Sequence[str]) -> None:
+        self._run("tidy_forget", {}, {"buckets": buckets})
+
+    def next_line(self, queue: str, after: int | None) -> int | None:
+        lowest = PRIORITY_RANGE.start - 1 if after is None else after
+        found: int | None = self._rows("tidy_line", {"queue": queue, "after": lowest})[0][0]
+        return found
+
+    def tenants(self, queue: str, priority: int, after: str, most: int) -> Sequence[tuple[str, int]]:
+        line = {"queue": queue, "priority": priority, "after": after, "most": most}
+        return [(row[0], row[1]) for row in self._rows("tidy_tenants", line)]
+
+    def fade(self, queue: str, priority: int, tenants: Sequence[str]) -> None:
+        self._run("tidy_fade", {"queue": queue, "priority": priority}, {"tenants": tenants})
 
 
 def _keys(limits: Any) -> dict[str, list[str]]:

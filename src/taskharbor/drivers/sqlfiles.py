@@ -2,12 +2,15 @@
 
 In the files, tables carry the default prefix (`th_jobs`), so that they run as they are in any SQL shell, and
 values are written `:name`. Both are rewritten here, once, when a driver is opened.
+
+A line such as `-- ?tenant  AND tenant_id = :tenant` is a comment, unless the statement is asked for `with_lines` of
+that name: so a filter that is rarely given costs the others nothing, and the planner sees only what counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -17,6 +20,7 @@ from taskharbor.drivers.opening import DEFAULT_PREFIX
 _TABLE: Final = re.compile(rf"\b{DEFAULT_PREFIX}(?=[a-z])")
 # Not the second half of a `::cast`, and not inside a word.
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z][a-z0-9_]*)")
+_OPTIONAL: Final = r"^(\s*)-- \?(?:{})  "
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
@@ -34,18 +38,31 @@ class Statements(Mapping[str, str]):
     """
 
     def __init__(self, package: str, prefix: str, style: str) -> None:
-        self._by_name = {
-            name: _styled(_without_comments(_prefixed(text, prefix)), style) for name, text in _read(package, "sql")
-        }
+        self._style = style
+        self._texts = {name: _prefixed(text, prefix) for name, text in _read(package, "sql")}
+        self._by_name = {name: _styled(_without_comments(text), style) for name, text in self._texts.items()}
+        self._with_lines: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        return self._by_name[name]
+        found = self._by_name.get(name) or self._with_lines.get(name)
+        if found is None:
+            found = self._with_lines[name] = self._chosen(*name.split("+"))
+        return found
+
+    def _chosen(self, name: str, *lines: str) -> str:
+        marks = re.compile(_OPTIONAL.format("|".join(map(re.escape, lines))), re.MULTILINE)
+        return _styled(_without_comments(marks.sub(r"\1", self._texts[name])), self._style)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def with_lines(name: str, lines: Iterable[str]) -> str:
+    """What the statement is called with its optional lines of these names; those that it has no line for are fine."""
+    return "+".join([name, *sorted(lines)])
 
 
 def migrations(package: str, prefix: str) -> list[Migration]:

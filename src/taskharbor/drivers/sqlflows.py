@@ -177,11 +177,12 @@ class SqlFlows(ABC):
     def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
         return [row[0] for row in self._rows("flow_abandoned", {"before": before, "most": limit})]
 
-    def prune(self, before: datetime, limit: int) -> int:
-        ids = sorted(row[0] for row in self._rows("flow_over", {"before": before, "most": limit}))
-        for table in ("edges", "steps", "workflows") if ids else ():
+    def over(self, before: datetime, limit: int) -> Sequence[str]:
+        return sorted(row[0] for row in self._rows("flow_over", {"before": before, "most": limit}))
+
+    def prune(self, ids: Sequence[str]) -> None:
+        for table in ("edges", "steps", "workflows"):
             self._run(f"flow_prune_{table}", {}, {"ids": ids})
-        return len(ids)
 
     def _numbered(self, statement: str, id: str, most: int) -> Sequence[tuple[int, str]]:
         rows = self._rows(statement, {"workflow_id": id, "most": most})

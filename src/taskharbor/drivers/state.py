@@ -15,6 +15,7 @@ from taskharbor.core.errors import JobNotFound
 from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.ids import new_id
 from taskharbor.core.model import HistoryRow, Job, JobFilter, QueueSettings, Schedule, Status
+from taskharbor.core.tokens import Token
 from taskharbor.drivers.lines import Lines
 from taskharbor.drivers.rows import matches
 from taskharbor.drivers.threads import Threads
@@ -44,6 +45,7 @@ class State(Lines, Threads):
         self.leaders: dict[str, Leadership] = {}
         self.queues: dict[str, QueueSettings] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.tokens: dict[str, Token] = {}
         self.notes: dict[str, str] = {}
         """What moves of the whole store remember."""
         self.last_sequence = 0
@@ -148,7 +150,12 @@ class State(Lines, Threads):
 
 
 def claimable(
-    state: State, queues: Sequence[str], now: datetime, limit: int, types: tuple[str, ...] | None
+    state: State,
+    queues: Sequence[str],
+    now: datetime,
+    limit: int,
+    types: tuple[str, ...] | None,
+    tenant: str | None = None,
 ) -> list[Job]:
     """The first `limit` due jobs over all the queues, taken off the heaps."""
     wanted = None if types is None else frozenset(types)
@@ -160,10 +167,11 @@ def claimable(
             for line in (state.tagged, state.ready):
                 if queue not in line:
                     continue
-                for job in state.in_line(line[queue][priority], now):
+                for job in state.in_line(line, queue, priority, now):
                     # The sweep before this is bounded, so it may have left some expired jobs for the next one.
                     expired = job.expires_at is not None and job.expires_at <= now
-                    if not expired and (wanted is None or job.type in wanted):
+                    asked_for = (wanted is None or job.type in wanted) and tenant in (None, job.tenant_id)
+                    if asked_for and not expired:
                         yield job
                     else:
                         passed_over.append(job)

@@ -13,13 +13,13 @@ from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix, open_driver
 _TABLES: Final = (
     *("jobs", "history", "keys", "workers", "leader", "queues", "schedules", "staged", "loads"),
     *("limits", "buckets", "bench", "running", "fair"),
-    *("workflows", "steps", "edges"),
+    *("workflows", "steps", "edges", "tokens"),
 )
 
 
 def empty_store(url: str, prefix: str = DEFAULT_PREFIX) -> None:
-    """Delete every job and everything about jobs, workers, queues, limits and schedules. The schema and the store's
-    identity stay, and so do counters, so that no cursor of the history feed ever comes twice."""
+    """Delete every job and everything about jobs, workers, queues, limits, schedules and tokens. The schema and the
+    identity of the store stay, and so do counters, so that no cursor of the history feed ever comes twice."""
     connection = connect(url)
     try:
         _empty(connection, prefix)

@@ -20,6 +20,7 @@ from taskharbor.core.model import (
     Settlement,
     Status,
 )
+from taskharbor.drivers.base import BaseDriver
 from taskharbor.testing.times import MINUTE, NOON
 
 T = TypeVar("T")
@@ -49,6 +50,11 @@ def add_all(driver: Driver, jobs: Sequence[NewJob], *, now: datetime = NOON) -> 
 def add_keyed(driver: Driver, key: str, *, now: datetime = NOON, **fields: Any) -> Enqueued:
     """Enqueue one job under an idempotency key and return the whole answer."""
     return driver.enqueue([new_job(idempotency_key=key, **fields)], now)[0]
+
+
+def kept_rows(driver: Driver, table: str) -> int | None:
+    """How many rows the store has in one of its own tables; None if the driver does not tell."""
+    return driver.carrier().count(table) if isinstance(driver, BaseDriver) else None
 
 
 def take(

@@ -90,8 +90,8 @@ def prepared(run: Whole, executor: Executor) -> Batch[Any]:
     items = []
     for member in run.members:
         try:
-            task, arguments = executor.prepared(member)
-            items.append(BatchItem(task.opened(member.job), arguments, member))
+            _, job, arguments = executor.opened(member)
+            items.append(BatchItem(job, arguments, member))
         except Exception as error:
             member.settle(executor.after(member, error))
     return Batch(items)

@@ -90,6 +90,14 @@ class Executor:
         return SUCCEEDED if value is None else self._done(held.job, task, value)
 
     def prepared(self, held: Running) -> tuple[Task[..., Any], dict[str, Any]]:
+        """The task of the job, and what its function is called with."""
+        task, job, arguments = self.opened(held)
+        if task.wants_context:
+            arguments["context"] = Context(job, job.deliveries, held)
+        return task, arguments
+
+    def opened(self, held: Running) -> tuple[Task[..., Any], Job, dict[str, Any]]:
+        """The task of the job, the job in plain, and its arguments."""
         task = held.task
         if task is None:
             raise _NoHandler(f"no handler for jobs of type {held.job.type!r} in this worker")
@@ -100,9 +108,7 @@ class Executor:
             raise _BadPayload(f"{type(error).__name__}: {error}") from None
         except EncryptionKeyMissing as error:
             raise _NoKey(str(error)) from None
-        if task.wants_context:
-            arguments["context"] = Context(job, job.deliveries, held)
-        return task, arguments
+        return task, job, arguments
 
     def done(self, held: Running, value: Any) -> Ending:
         """The end of a job that its handler says is done."""

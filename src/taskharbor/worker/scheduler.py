@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
-from hashlib import sha256
+from datetime import datetime
 from typing import Final
 
-from taskharbor.core.clock import to_micros
+from taskharbor.app.ticks import job_of, resume, run_now, tick_id
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict, InvalidInput, JobNotFound, StoreError
-from taskharbor.core.limits import MAX_KEY
-from taskharbor.core.model import NewJob, Overlap, Schedule, Status
+from taskharbor.core.model import Overlap, Schedule, Status
 from taskharbor.core.schedule import Cron
 
 log = logging.getLogger("taskharbor.worker")
+
+__all__ = ["Scheduler", "register", "resume", "run_now", "run_schedules", "tick_id"]
 
 _UNFINISHED: Final = (Status.READY, Status.INFLIGHT)
 
@@ -38,32 +38,9 @@ def register(driver: Driver, definitions: Mapping[str, Schedule] | Iterable[Sche
     return [driver.put_schedule(schedule, now=now) for schedule in ready]
 
 
-def run_now(driver: Driver, name: str, now: datetime) -> str:
-    """Enqueue one job of the schedule beside its ticks, paused or not, and return its id. Nothing else changes."""
-    return driver.enqueue([_job(driver.get_schedule(name))], now)[0].id
-
-
-def resume(driver: Driver, name: str, now: datetime) -> None:
-    """End the pause of a schedule. Ticks that passed meanwhile are not made up for, not even when no worker was there
-    to let them pass."""
-    schedule = driver.get_schedule(name)
-    tick = schedule.next_run_at
-    if schedule.paused and tick is not None and tick <= now:
-        following = Cron.parse(schedule.spec, schedule.timezone).next_after(now)
-        driver.advance_schedule(name, expected=tick, next_run_at=following, now=now)
-    driver.pause_schedule(name, paused=False, now=now)
-
-
 def run_schedules(driver: Driver, now: datetime) -> int:
     """One pass over all schedules; how many jobs it enqueued."""
     return Scheduler(driver).tick(now)
-
-
-def tick_id(name: str, tick: datetime) -> str:
-    """The id of the job of that tick: shaped and sorted like every other id, and the same for everybody."""
-    noise = sha256(f"{name}\0{_text(tick)}".encode()).hexdigest()
-    head = f"{to_micros(tick) // 1000:012x}"
-    return f"{head[:8]}-{head[8:]}-7{noise[:3]}-8{noise[3:6]}-{noise[6:18]}"
 
 
 class Scheduler:
@@ -81,6 +58,10 @@ class Scheduler:
         and does not hold up the others; a store that cannot be used is an error of the whole pass."""
         enqueued = 0
         coming: list[datetime] = []
+        # While a store is drained into this one, the ticks are that one's: two stores would run each of them twice.
+        filling = getattr(self._driver, "is_filling", None)
+        if filling is not None and filling():
+            return 0
         schedules = self._driver.schedules()
         self._said = {each.name: self._said[each.name] for each in schedules if each.name in self._said}
         for schedule in schedules:
@@ -144,7 +125,7 @@ class Scheduler:
         """The id of this tick's job, and whether it is new."""
         job_id = tick_id(schedule.name, tick)
         try:
-            answer = self._driver.enqueue([_job(schedule, tick)], now)[0]
+            answer = self._driver.enqueue([job_of(schedule, tick)], now)[0]
         except IdempotencyConflict as conflict:  # enqueued before the payload was redefined
             return conflict.existing_id or job_id, False
         except InvalidInput:
@@ -192,35 +173,3 @@ class Scheduler:
         if self._said.get(name) != text:
             self._said[name] = text
             log.log(level, "schedule %s: %s", name, text)
-
-
-def _job(schedule: Schedule, tick: datetime | None = None) -> NewJob:
-    """The job of one tick; without a tick, one that stands for itself."""
-    if tick is None:
-        own, id, key = {"schedule": schedule.name}, None, None
-    else:
-        own = {"schedule": schedule.name, "tick": _text(tick)}
-        id, key = tick_id(schedule.name, tick), _key(schedule.name, tick)
-    return NewJob(
-        type=schedule.type,
-        payload=schedule.payload,
-        queue=schedule.queue,
-        tenant_id=schedule.tenant_id,
-        id=id,
-        meta={**own, **schedule.meta},
-        priority=schedule.priority,
-        timeout=schedule.timeout,
-        max_attempts=schedule.max_attempts,
-        idempotency_key=key,
-        # The name in the key is unique by itself. Queue and type may be redefined between two tries at one tick.
-        unique=("tenant",),
-    )
-
-
-def _key(name: str, tick: datetime) -> str:
-    key = f"schedule:{name}:{_text(tick)}"
-    return key if len(key) <= MAX_KEY else f"schedule:sha256-{sha256(name.encode()).hexdigest()}:{_text(tick)}"
-
-
-def _text(tick: datetime) -> str:
-    return tick.astimezone(UTC).isoformat()

@@ -40,10 +40,11 @@ def run(app: str | None, processes: int, worker_args: Sequence[str]) -> int:
 
 
 class Supervisor:
-    def __init__(self, words: Sequence[str], processes: int) -> None:
+    def __init__(self, words: Sequence[str], processes: int, what: str = "worker") -> None:
         if processes < 1:
             raise InvalidInput(f"processes must be at least 1, got {processes}")
         self._words = list(words)
+        self._what = what
         self._crew = [_Place(number) for number in range(processes)]
         self._signals = 0
 
@@ -58,7 +59,7 @@ class Supervisor:
                     self._look_after(place)
                     place.tell(self._signals)
                 if all(place.is_refused for place in self._crew):
-                    log.error("every worker process ended with a usage error: none is started again")
+                    log.error("every %s process ended with a usage error: none is started again", self._what)
                     return WRONG_USAGE
         finally:
             for place in self._crew:
@@ -97,7 +98,9 @@ class Supervisor:
             place.pause_s = FIRST_PAUSE_S
         elif code == WRONG_USAGE:
             place.is_refused = True
-        log.error("worker process %d ended with %d: starting it again in %.1f s", place.number, code, place.pause_s)
+        log.error(
+            "%s process %d ended with %d: starting it again in %.1f s", self._what, place.number, code, place.pause_s
+        )
         place.start_at = time.monotonic() + place.pause_s
         place.pause_s = min(LONGEST_PAUSE_S, place.pause_s * 2)
 

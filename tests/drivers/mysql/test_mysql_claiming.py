@@ -37,9 +37,10 @@ def plan(driver: MysqlDriver, statement: str, **values: Any) -> list[dict[str, A
 CLAIM = {"queue": "default", "rank": 0, "now": "2026-06-01 12:00:00", "any_type": True, "types": [None], "limit": 500}
 
 
-def test_a_claim_walks_its_index_in_order_and_stops_at_now(driver: MysqlDriver) -> None:
+@pytest.mark.parametrize("statement", ["select_due", "select_due+tenant"])
+def test_a_claim_walks_its_index_in_order_and_stops_at_now(driver: MysqlDriver, statement: str) -> None:
     add_all(driver, [new_job(run_at=NOON + number * SECOND) for number in range(300)])
-    (step,) = plan(driver, "select_due", **CLAIM)
+    (step,) = plan(driver, statement, tenant="default", **CLAIM)
     assert step["key"] == "th_jobs_claim"
     # All four columns: status, queue and rank are fixed, and the scan ends where jobs are not due yet.
     assert step["type"] == "range"

@@ -26,7 +26,8 @@ from taskharbor.drivers.state import State
 SMALLEST_COMPACTION: Final = 1_048_576
 """A journal shorter than this is not worth a new snapshot, however small the old one is."""
 
-GOVERNED: Final = frozenset({*snapshot.NEW_TABLES, "queues"})
+NEEDS: Final = {**snapshot.NEW_TABLES, "queues": 2}
+"""The version of the format that a change of a table may need."""
 
 _open_drivers: WeakSet[JsonDriver] = WeakSet()
 
@@ -224,7 +225,7 @@ class JsonDriver(EngineDriver):
             raise
         mark.write(self._lock, self._journal.mark)
         # What is new in a version is in the journal now: the snapshot has to say so to older ones.
-        outgrown = any(table in GOVERNED for table, _, _ in changes) and self._version < snapshot.VERSION
+        outgrown = any(NEEDS.get(table, 1) > self._version for table, _, _ in changes)
         if self._journal.size > self._compact_at or outgrown:
             self._compact()
 
@@ -250,9 +251,10 @@ class JsonDriver(EngineDriver):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         with self._writing():
-            return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner)
+            return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner, tenant)
 
 
 def _after_fork() -> None:

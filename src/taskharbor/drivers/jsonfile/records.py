@@ -18,6 +18,7 @@ from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, HistoryRow, Job, Outcome, Overlap, Progress, QueueSettings, Schedule, Status
 from taskharbor.core.workflow import Policy, StepState, Workflow, WorkflowState
 from taskharbor.drivers import lines, threads
+from taskharbor.drivers.access import token_from_row
 from taskharbor.drivers.flowing import StepRow
 from taskharbor.drivers.lines import BucketRecord, RunningRecord
 from taskharbor.drivers.state import KeyRecord, State
@@ -36,6 +37,7 @@ TABLES: Final = (
     "queues",
     "schedules",
     "notes",
+    "tokens",
     *lines.TABLES,
     *threads.TABLES,
 )
@@ -111,6 +113,9 @@ def encode(table: str, value: Any, state: State) -> Record:
             return [value.name, value.paused, *more]
         case "schedules":
             return _schedule_record(value)
+        case "tokens":
+            times = [to_micros(value.created_at), _micros(value.expires_at), _micros(value.revoked_at)]
+            return [value.id, value.name, value.tenant_id, value.role, value.secret_hash, *times]
         case "limits":
             return [*value.key, value.concurrency, value.rate, value.burst]
         case "buckets":
@@ -148,6 +153,9 @@ def decode(table: str, key: Any, record: Record, state: State) -> Any:
             return QueueSettings(*record)
         case "schedules":
             return _schedule(record)
+        case "tokens":
+            *words, created_at, expires_at, revoked_at = record
+            return token_from_row([*words, from_micros(created_at), _moment(expires_at), _moment(revoked_at)])
         case "limits":
             return Limit(*record)
         case "buckets":

@@ -18,10 +18,11 @@ from taskharbor.drivers.jsonfile.failures import unreadable
 from taskharbor.drivers.state import State
 
 FORMAT: Final = "taskharbor-json"
-VERSION: Final = 2
-"""2 has limits, fair queues and workflows. A store that uses none of them is written as 1, so that older versions can
-read it."""
-NEW_TABLES: Final = ("notes", *lines.TABLES, *threads.TABLES)
+VERSION: Final = 3
+"""2 has limits, fair queues and workflows, 3 has tokens. A store is written as the least that has all it uses, so that
+older versions can read it."""
+NEW_TABLES: Final = {**dict.fromkeys(("notes", *lines.TABLES, *threads.TABLES), 2), "tokens": 3}
+"""Tables that 1 does not have, and which does."""
 FILE_NAME: Final = "store.json"
 _TEMPORARY: Final = "store.json.new"
 _OTHER_STORE: Final = "jobs.json"
@@ -152,8 +153,9 @@ def write(directory: Path, state: State, generation: int) -> None:
 
 
 def needed_version(state: State) -> int:
-    governed = any(getattr(state, table) for table in NEW_TABLES)
-    return 2 if governed or any(queue.fair or queue.weights for queue in state.queues.values()) else 1
+    used = [version for table, version in NEW_TABLES.items() if getattr(state, table)]
+    fair = any(queue.fair or queue.weights for queue in state.queues.values())
+    return max([1, 2 if fair else 1, *used])
 
 
 def _body(state: State) -> Iterator[str]:

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from taskharbor.core.carrying import HISTORY, JOBS, Place
+from taskharbor.core.carrying import JOBS, Clash, Place
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.model import HistoryRow, Job
-from taskharbor.drivers.carrying import SqlCarrier, Step
+from taskharbor.drivers.carrying import Hands, SqlCarrier
 from taskharbor.drivers.mysql import inspection
 from taskharbor.drivers.mysql.moves import take_positions
 from taskharbor.drivers.mysql.rows import job_from_row
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import sql_time
 
+T = TypeVar("T")
+
+
+class MysqlHands:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def rows(self, sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        return self._session.query(sql, values)
+
+    def many(self, sql: str, each: Sequence[Sequence[Any]]) -> None:
+        self._session.query_many(sql, each)
+
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if table == JOBS:
+            self._session.insert("import_job", map(_times, rows))
+        elif rows:
+            first = take_positions(self._session, len(rows))
+            facts = [{**_times(fact), "seq": seq} for seq, fact in enumerate(rows, first)]
+            self._session.insert("import_fact", facts)
+
+    def jobs(self, ids: Sequence[str]) -> Sequence[tuple[Job, Sequence[Any]]]:
+        return [(job_from_row(row), row[32:]) for row in self._session.rows_by_id("carry_these", ids)]
+
+    def remove(self, ids: Sequence[str]) -> None:
+        self._session.run_ids("leave_bench", ids)
+        self._session.run_ids("delete_jobs", ids)
+
 
 class MysqlCarrier(SqlCarrier):
     mark = "%s"
     note_name = "name"
     bench_priority = "place_rank"
+    lock = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, store: Store, prefix: str) -> None:
         super().__init__(prefix)
@@ -42,19 +71,11 @@ class MysqlCarrier(SqlCarrier):
     def _more(self, table: str) -> dict[str, Any]:
         return {"taken_at": sql_time(EPOCH), "taken_by": ""} if table == "keys" else {}
 
-    def _read(self, sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        return self._store.read(lambda session: session.query(sql, values))
+    def _read(self, work: Callable[[Hands], T]) -> T:
+        return self._store.read(lambda session: work(MysqlHands(session)))
 
-    def _write(self, steps: Sequence[Step], rows: Mapping[str, Sequence[Any]]) -> None:
-        def work(session: Session) -> None:
-            session.insert("import_job", map(_times, rows.get(JOBS, ())))
-            if facts := rows.get(HISTORY, ()):
-                first = take_positions(session, len(facts))
-                session.insert("import_fact", [{**_times(fact), "seq": seq} for seq, fact in enumerate(facts, first)])
-            for sql, values in steps:
-                session.query_many(sql, values)
-
-        self._store.write(work)
+    def _write(self, work: Callable[[Hands], T]) -> T:
+        return self._store.write(lambda session: work(MysqlHands(session)))
 
     def _jobs(self, after: str, limit: int) -> Sequence[tuple[Job, Sequence[Any]]]:
         rows = self._store.read(lambda session: session.rows("carry_jobs", after=after, limit=limit))
@@ -62,6 +83,12 @@ class MysqlCarrier(SqlCarrier):
 
     def _facts(self, after: str | None, limit: int) -> Sequence[HistoryRow]:
         return inspection.history(self._store, after, limit).rows
+
+    def _clashing(self, clash: Clash, keys: Sequence[str], others: Sequence[str]) -> str:
+        if clash == "refuse":
+            return ""
+        changes = [f"{name} = VALUES({name})" for name in others] if clash == "replace" else [f"{keys[0]} = {keys[0]}"]
+        return f" ON DUPLICATE KEY UPDATE {', '.join(changes)}"
 
     def _bench_values(self, job: Job, tag: int | None, bucket: str) -> list[Any]:
         job_id, held_by, priority, place = super()._bench_values(job, tag, bucket)

@@ -38,10 +38,15 @@ class Claim:
     limit: int
     types: tuple[str, ...] | None
     owner: str
+    tenant: str | None = None
 
-    def filter(self) -> Mapping[str, Any]:
+    def filter(self) -> dict[str, Any]:
         # An empty IN list is not SQL, so there is always something in it.
-        return {"now": sql_time(self.now), "any_type": self.types is None, "types": self.types or [None]}
+        filter = {"now": sql_time(self.now), "any_type": self.types is None, "types": self.types or [None]}
+        return filter if self.tenant is None else {**filter, "tenant": self.tenant}
+
+    def named(self, statement: str) -> str:
+        return statement if self.tenant is None else f"{statement}+tenant"
 
 
 class Due(NamedTuple):
@@ -173,7 +178,7 @@ def _level(session: Session, asked: Claim, queues: Sequence[str], rank: int, lim
     """Lock the first `limit` due jobs of one level that nobody else holds, in order."""
     if len(queues) > 1:
         return _shared_level(session, asked, queues, rank, limit)
-    rows = session.rows("select_due", queue=queues[0], rank=rank, limit=limit, **asked.filter())
+    rows = session.rows(asked.named("select_due"), queue=queues[0], rank=rank, limit=limit, **asked.filter())
     return [Due(queues[0], rank, row) for row in rows]
 
 
@@ -182,24 +187,27 @@ def _shared_level(session: Session, asked: Claim, queues: Sequence[str], rank: i
     than will be taken. Where others hold some of these, the queue offers later ones, and it is looked again whose are
     first now; what is locked and then not taken is free again at the commit."""
     filter = asked.filter()
+    select, look_along = asked.named("select_due"), asked.named("rank_due")
     lines = {queue: Line() for queue in queues}
     unknown = list(queues)
     while True:
-        _look_along(session, {queue: lines[queue] for queue in unknown}, limit, {"rank": rank, **filter})
+        _look_along(session, look_along, {queue: lines[queue] for queue in unknown}, limit, {"rank": rank, **filter})
         first = sorted((place, queue) for queue, line in lines.items() for place in line.places())[:limit]
         shares = Counter(queue for _, queue in first)
         unknown = []
         for queue, share in shares.items():
             line = lines[queue]
             if share > len(line.locked):
-                rows = session.rows("select_due", queue=queue, rank=rank, limit=share, **filter)
+                rows = session.rows(select, queue=queue, rank=rank, limit=share, **filter)
                 if not line.lock(rows, share):
                     unknown.append(queue)
         if all(place in lines[queue].locked for place, queue in first):
             return [Due(queue, rank, lines[queue].locked[place]) for place, queue in first]
 
 
-def _look_along(session: Session, lines: Mapping[str, Line], limit: int, params: Mapping[str, Any]) -> None:
+def _look_along(
+    session: Session, statement: str, lines: Mapping[str, Line], limit: int, params: Mapping[str, Any]
+) -> None:
     """See who waits in each line behind those that are locked, as far as they could be among the first `limit`."""
     each = []
     for queue, line in lines.items():
@@ -208,7 +216,7 @@ def _look_along(session: Session, lines: Mapping[str, Line], limit: int, params:
             ahead = {"queue": queue, "limit": limit - len(line.locked), "after": sql_time(after), "after_id": after_id}
             each.append({**params, **ahead})
     if each:
-        for queue, due_at, id in session.rows_of_each("rank_due", each):
+        for queue, due_at, id in session.rows_of_each(statement, each):
             lines[queue].seen.append((due_at, id))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.fleet import Leadership, Recovery, Worker
@@ -17,10 +17,21 @@ from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
+from taskharbor.core.tokens import Token
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.joining import Joiner, StoreMark, missing_in_the_callers_database, same_store
-from taskharbor.drivers.mysql import claiming, enqueueing, fleet, governing, inspection, scheduling, schema, settling
+from taskharbor.drivers.mysql import (
+    access,
+    claiming,
+    enqueueing,
+    fleet,
+    governing,
+    inspection,
+    scheduling,
+    schema,
+    settling,
+)
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.carrying import MysqlCarrier
 from taskharbor.drivers.mysql.claiming import Claim, Look
@@ -94,8 +105,9 @@ class MysqlDriver(BaseDriver):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> Leased:
-        asked = Claim(queues, now, lease_for, limit, types, owner)
+        asked = Claim(queues, now, lease_for, limit, types, owner, tenant)
         seen = self._look(asked)
         if seen.lapsed or seen.expired:
             self._store.write(lambda session: claiming.sweep(session, seen, now, self.limits))
@@ -123,10 +135,11 @@ class MysqlDriver(BaseDriver):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         """Successes and the next claim share a transaction. Anything else goes one after the other: other ways to
         settle can make a job ready, and a sweep can take a lease that the settlement must find expired."""
-        asked = Claim(queues, now, lease_for, limit, types, owner)
+        asked = Claim(queues, now, lease_for, limit, types, owner, tenant)
         seen = self._look(asked) if settling.are_plain_acks(settlements) else None
         if seen is not None and not seen.lapsed and not seen.expired:
 
@@ -137,7 +150,7 @@ class MysqlDriver(BaseDriver):
 
             with suppress(LeaseDoubt):
                 return self._store.write(work)
-        return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner)
+        return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner, tenant)
 
     def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
         return self._store.write(lambda session: settling.extend(session, extensions, now))
@@ -153,11 +166,20 @@ class MysqlDriver(BaseDriver):
     def _counts(self, now: datetime) -> Counts:
         return self._store.snapshot(lambda session: inspection.counts(session, now))
 
+    def _census(self, now: datetime) -> Sequence[CensusRow]:
+        return self._store.read(lambda session: inspection.census(session, now))
+
+    def _count(self, filter: JobFilter, limit: int) -> int:
+        return self._store.snapshot(lambda session: inspection.count(session, filter, limit))
+
     def _attempts(self, id: str) -> Sequence[Attempt]:
         return self._store.read(lambda session: inspection.attempts(session, id))
 
     def _history(self, cursor: str | None, limit: int) -> HistoryPage:
         return inspection.history(self._store, cursor, limit)
+
+    def _latest(self, after: str | None, limit: int) -> Glances:
+        return inspection.latest(self._store, after, limit)
 
     def _cancel(self, id: str, now: datetime) -> Status:
         return self._store.write(lambda session: inspection.cancel(session, id, now))
@@ -272,6 +294,20 @@ class MysqlDriver(BaseDriver):
         return self._store.write(
             lambda session: scheduling.advance(session, name, expected, next_run_at, last_run_at, last_job_id, now)
         )
+
+    # --- Tokens ------------------------------------------------------------------------------------------
+
+    def _add_token(self, token: Token) -> bool:
+        return self._store.write(lambda session: access.add(session, token))
+
+    def _tokens(self) -> Sequence[Token]:
+        return self._store.read(access.tokens)
+
+    def _get_tokens(self, ids: Sequence[str]) -> Sequence[Token]:
+        return self._store.read(lambda session: access.get(session, ids))
+
+    def _revoke_token(self, id: str, now: datetime) -> bool:
+        return self._store.write(lambda session: access.revoke(session, id, now))
 
 
 @contextmanager

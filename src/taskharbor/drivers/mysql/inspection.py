@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from taskharbor.core import transitions
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
 from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
@@ -15,7 +15,9 @@ from taskharbor.drivers.mysql.rows import attempt_from_row, fact_from_row, filte
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import optional_time, sql_time
 from taskharbor.drivers.operations import RedrivePlan
+from taskharbor.drivers.rows import glance_from_row
 from taskharbor.drivers.sqldesk import settings_from
+from taskharbor.drivers.sqlfiles import with_lines
 
 
 def get(session: Session, id: str) -> Job:
@@ -31,12 +33,12 @@ def list_jobs(session: Session, filter: JobFilter, cursor: str | None, limit: in
     params = {**filter_params(filter), "before": cursor, "status": filter.status and str(filter.status)}
     found: dict[str, Job] = {}
     if filter.status is None or filter.status in LIVE:
-        rows = session.rows("list_jobs", limit=limit + 1, **params)
+        rows = session.rows(_filtered("list_jobs", filter), limit=limit + 1, **params)
         found |= {row[0]: job_from_row(row) for row in rows}
     # A finished job has no DLQ code, so a filter on it leaves only live ones. One that finished since the query
     # above is seen by both, and then the later answer counts.
     if filter.code is None and (filter.status is None or filter.status not in LIVE):
-        rows = session.rows("list_finished", limit=limit + 1, **params)
+        rows = session.rows(_filtered("list_finished", filter), limit=limit + 1, **params)
         found |= {row[1]: finished_job(row) for row in rows}
     ids = sorted(found, reverse=True)
     return Page([found[id] for id in ids[:limit]], ids[limit - 1] if len(ids) > limit else None)
@@ -51,6 +53,25 @@ def counts(session: Session, now: datetime) -> Counts:
     for queue, status, count in session.rows("counts_finished"):
         queues.setdefault(queue, {})[status] = count
     return Counts(queues, scheduled)
+
+
+def census(session: Session, now: datetime) -> Sequence[CensusRow]:
+    rows = session.rows("census", now=sql_time(now))
+    return [CensusRow(row[0], row[1], Status(row[2]), *row[3:]) for row in rows]
+
+
+def count(session: Session, filter: JobFilter, limit: int) -> int:
+    params = {**filter_params(filter), "status": filter.status and str(filter.status)}
+    asked = {name for name, value in params.items() if value is not None} - {"any_id"}
+    if filter.ids is None:
+        asked.discard("ids")
+    found = 0
+    if filter.status is None or filter.status in LIVE:
+        found = session.rows(with_lines("count_live", asked), limit=limit, **params)[0][0]
+    # Only DLQ jobs have a code.
+    if found < limit and filter.code is None and (filter.status is None or filter.status not in LIVE):
+        found += session.rows(with_lines("count_finished", asked), limit=limit - found, **params)[0][0]
+    return found
 
 
 def attempts(session: Session, id: str) -> Sequence[Attempt]:
@@ -73,6 +94,17 @@ def history(store: Store, cursor: str | None, limit: int) -> HistoryPage:
     rows = store.read(lambda session: session.rows("history", after=after, limit=limit))
     facts = [fact_from_row(row, identity) for row in rows]
     return HistoryPage(facts, facts[-1].position if facts else f"{identity}:{after}")
+
+
+def latest(store: Store, after: str | None, limit: int) -> Glances:
+    identity = store.identity
+    start = 0 if after is None else sequence_of(store, after)
+    name = "latest" if after is None else "latest_behind"
+    rows = list(store.read(lambda session: session.rows(name, after=start, limit=limit)))
+    if after is None:
+        rows.reverse()
+    # Without any row there is none behind the beginning either.
+    return Glances([glance_from_row(row[1:]) for row in rows], f"{identity}:{rows[-1][0] if rows else start}")
 
 
 def cancel(session: Session, id: str, now: datetime) -> Status:
@@ -125,10 +157,16 @@ def queues(session: Session) -> Sequence[QueueSettings]:
     return [settings_from(row) for row in session.rows("queues")]
 
 
+def _filtered(statement: str, filter: JobFilter) -> str:
+    """A statement whose filters all are always there, but for the one that has to read payloads."""
+    return statement if filter.text is None else f"{statement}+text"
+
+
 def _lock_dead(session: Session, filter: JobFilter, after: str | None, limit: int) -> list[Job]:
     """The first DLQ jobs that match, in order of id. They are found without locks, then locked and looked at again."""
     while True:
-        ids = [row[0] for row in session.rows("dead", after=after, limit=limit, **filter_params(filter))]
+        found = session.rows(_filtered("dead", filter), after=after, limit=limit, **filter_params(filter))
+        ids = [row[0] for row in found]
         jobs = lock_jobs(session, ids)
         dead = [jobs[id] for id in ids if id in jobs and jobs[id].status is Status.DLQ]
         # If somebody else took them all, there may be more behind; an empty answer must mean that there is none.

@@ -219,4 +219,5 @@ def filter_params(filter: JobFilter) -> Mapping[str, Any]:
         "tenant_id": filter.tenant_id,
         "code": filter.code,
         "error": filter.error,
+        "text": filter.text,
     }

@@ -76,10 +76,11 @@ class Session:
     def query_many(self, sql: str, each: Sequence[Sequence[Any]]) -> None:
         """A statement that is in no file with any number of sets of values; an INSERT takes many at a time."""
         head, inserts, row = sql.partition(" VALUES ")
+        row, clash, else_what = row.partition(" ON DUPLICATE KEY ")
         texts: list[str] = [self._cursor.mogrify(row if inserts else sql, values) for values in each]
         whole = sql_in_parts(f"{head} VALUES ", texts) if inserts else texts
         for text in whole:
-            self._execute(text)
+            self._execute(f"{text}{clash}{else_what}")
 
     def answer(self, query: Query) -> Sequence[Row]:
         """The rows of a query with one set of values."""

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import Connection
 
-from taskharbor.core.carrying import HISTORY, JOBS
+from taskharbor.core.carrying import JOBS, Clash
 from taskharbor.core.model import HistoryRow, Job
-from taskharbor.drivers.carrying import SqlCarrier, Step
+from taskharbor.drivers.carrying import Hands, SqlCarrier, upsert
 from taskharbor.drivers.postgres.inspection import Inspection
 from taskharbor.drivers.postgres.rows import job_from_row
 from taskharbor.drivers.postgres.session import Row, Session
 
+T = TypeVar("T")
+
+
+class PostgresHands:
+    def __init__(self, session: Session, connection: Connection[Row], prefix: str) -> None:
+        self._session = session
+        self._connection = connection
+        self._prefix = prefix
+
+    def rows(self, sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(sql.encode(), values).fetchall()
+
+    def many(self, sql: str, each: Sequence[Sequence[Any]]) -> None:
+        self._connection.cursor().executemany(sql.encode(), each)
+
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        statement = "import_job" if table == JOBS else "insert_fact"
+        self._session.on_all(self._connection, [(statement, row) for row in rows])
+
+    def jobs(self, ids: Sequence[str]) -> Sequence[tuple[Job, Sequence[Any]]]:
+        return [_job(row) for row in self._session.on(self._connection, "carry_these", {"ids": list(ids)})]
+
+    def remove(self, ids: Sequence[str]) -> None:
+        for table, name in (("bench", "job_id"), ("jobs", "id")):
+            sql = f"DELETE FROM {self._prefix}{table} WHERE {name} = ANY (%s)"
+            self._connection.execute(sql.encode(), [list(ids)])
+
 
 class PostgresCarrier(SqlCarrier):
     mark = "%s"
+    lock = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, session: Session, inspection: Inspection, prefix: str) -> None:
         super().__init__(prefix)
@@ -28,26 +56,22 @@ class PostgresCarrier(SqlCarrier):
     def identity(self) -> str:
         return str(self._session.run("store_id", {})[0][0])
 
-    def _read(self, sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        return self._session.transact(lambda connection: connection.execute(sql.encode(), values).fetchall())
+    def _read(self, work: Callable[[Hands], T]) -> T:
+        return self._session.transact(lambda connection: work(PostgresHands(self._session, connection, self._prefix)))
 
-    def _write(self, steps: Sequence[Step], rows: Mapping[str, Sequence[Any]]) -> None:
-        def work(connection: Connection[Row]) -> None:
-            calls = [("import_job", row) for row in rows.get(JOBS, ())]
-            calls += [("insert_fact", row) for row in rows.get(HISTORY, ())]
-            if calls:
-                self._session.on_all(connection, calls)
-            for sql, values in steps:
-                connection.cursor().executemany(sql.encode(), values)
-
-        self._session.in_transaction(work)
+    def _write(self, work: Callable[[Hands], T]) -> T:
+        return self._session.in_transaction(
+            lambda connection: work(PostgresHands(self._session, connection, self._prefix))
+        )
 
     def _jobs(self, after: str, limit: int) -> Sequence[tuple[Job, Sequence[Any]]]:
-        rows = self._session.run("carry_jobs", {"after": after, "limit": limit})
-        return [(job_from_row(row[:-4]), row[-4:]) for row in rows]
+        return [_job(row) for row in self._session.run("carry_jobs", {"after": after, "limit": limit})]
 
     def _facts(self, after: str | None, limit: int) -> Sequence[HistoryRow]:
         return self._inspection.history(after, limit, statement="carry_history").rows
+
+    def _clashing(self, clash: Clash, keys: Sequence[str], others: Sequence[str]) -> str:
+        return upsert(clash, keys, others)
 
     def _flag_in(self, value: bool) -> bool:
         return value
@@ -58,3 +82,7 @@ class PostgresCarrier(SqlCarrier):
     def _time_out(self, kept: Any) -> datetime:
         assert isinstance(kept, datetime)
         return kept
+
+
+def _job(row: Sequence[Any]) -> tuple[Job, Sequence[Any]]:
+    return job_from_row(row[:-4]), row[-4:]

@@ -99,8 +99,10 @@ class PostgresDesk(SqlDesk):
             "types": None if ask.types is None else list(ask.types),
             "secret": new_tokens(1)[0],
             "owner": ask.owner,
+            "tenant": ask.tenant,
         }
-        name = "desk_claim" if len(ask.queues) == 1 else "desk_claim_many"
+        suffix = "" if ask.tenant is None else "+tenant"
+        name = ("desk_claim" if len(ask.queues) == 1 else "desk_claim_many") + suffix
         is_clean = self._swept.issuperset(ask.queues)
         claimed = self._send((name, {**claim, "sweep_first": not is_clean}))[0]
         if not claimed and not is_clean:
@@ -108,16 +110,16 @@ class PostgresDesk(SqlDesk):
             self._sweep_once(ask.queues, ask.now)
             claimed = self._send((name, {**claim, "sweep_first": False}))[0]
         if not claimed and len(ask.queues) > 1:
-            claimed = self._claim_one_by_one(ask.queues, claim)
+            claimed = self._claim_one_by_one("desk_claim" + suffix, ask.queues, claim)
         # By their places in line, which in a fair queue are not their due times.
         claimed.sort(key=lambda row: (-row[_PRIORITY], row[_POSITION], row[0]))
         self._places.update((row[0], Place(*row[_POSITION:])) for row in claimed)
         return leased_from_rows([row[:_POSITION] for row in claimed], ask.owner, ask.now, until)
 
-    def _claim_one_by_one(self, queues: Sequence[str], claim: Mapping[str, Any]) -> list[Row]:
+    def _claim_one_by_one(self, name: str, queues: Sequence[str], claim: Mapping[str, Any]) -> list[Row]:
         """As `Queueing` does where others hold all the jobs that a claim over several queues chose."""
         for queue in queues:
-            claimed = self._send(("desk_claim", {**claim, "queue": queue, "sweep_first": False}))[0]
+            claimed = self._send((name, {**claim, "queue": queue, "sweep_first": False}))[0]
             if claimed:
                 return claimed
         return []

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from psycopg.pq import Conninfo
 
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import InvalidURL
@@ -28,10 +28,12 @@ from taskharbor.core.model import (
     Settlement,
     Status,
 )
+from taskharbor.core.tokens import Token
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres import schema
+from taskharbor.drivers.postgres.access import Access
 from taskharbor.drivers.postgres.carrying import PostgresCarrier
 from taskharbor.drivers.postgres.desk import Governing
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
@@ -68,6 +70,7 @@ class PostgresDriver(BaseDriver):
         self._fleet = Fleet(self._session, self._queueing)
         self._governing = Governing(self._session, self._queueing, self._enqueueing)
         self._scheduling = Scheduling(self._session)
+        self._access = Access(self._session)
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
         # Jobs of a fair queue take their places in it as they come in; the quick ways know nothing of that.
@@ -120,8 +123,9 @@ class PostgresDriver(BaseDriver):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> Leased:
-        return self._queueing.settle_and_reserve((), queues, now, lease_for, limit, types, owner)[1]
+        return self._queueing.settle_and_reserve((), queues, now, lease_for, limit, types, owner, tenant)[1]
 
     def _settle_and_reserve(
         self,
@@ -132,8 +136,9 @@ class PostgresDriver(BaseDriver):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
-        return self._queueing.settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner)
+        return self._queueing.settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner, tenant)
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         return self._queueing.settle(settlements, now)
@@ -150,11 +155,20 @@ class PostgresDriver(BaseDriver):
     def _counts(self, now: datetime) -> Counts:
         return self._inspection.counts(now)
 
+    def _census(self, now: datetime) -> Sequence[CensusRow]:
+        return self._inspection.census(now)
+
+    def _count(self, filter: JobFilter, limit: int) -> int:
+        return self._inspection.count(filter, limit)
+
     def _attempts(self, id: str) -> Sequence[Attempt]:
         return self._inspection.attempts(id)
 
     def _history(self, cursor: str | None, limit: int) -> HistoryPage:
         return self._inspection.history(cursor, limit)
+
+    def _latest(self, after: str | None, limit: int) -> Glances:
+        return self._inspection.latest(after, limit)
 
     def _cancel(self, id: str, now: datetime) -> Status:
         return self._inspection.cancel(id, now)
@@ -244,6 +258,18 @@ class PostgresDriver(BaseDriver):
         now: datetime,
     ) -> bool:
         return self._scheduling.advance(name, expected, next_run_at, last_run_at, last_job_id, now)
+
+    def _add_token(self, token: Token) -> bool:
+        return self._access.add(token)
+
+    def _tokens(self) -> Sequence[Token]:
+        return self._access.tokens()
+
+    def _get_tokens(self, ids: Sequence[str]) -> Sequence[Token]:
+        return self._access.get(ids)
+
+    def _revoke_token(self, id: str, now: datetime) -> bool:
+        return self._access.revoke(id, now)
 
 
 def _are_plain(jobs: Sequence[NewJob]) -> bool:

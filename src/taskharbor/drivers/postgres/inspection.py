@@ -10,7 +10,7 @@ from typing import Any, Final
 from psycopg import Connection
 
 from taskharbor.core import transitions
-from taskharbor.core.answers import Counts, HistoryPage, Page
+from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import MAX_ID
@@ -18,10 +18,15 @@ from taskharbor.core.model import Attempt, Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.rows import attempt_from_row, fact_from_row, job_from_row
-from taskharbor.drivers.postgres.session import Row, Session
+from taskharbor.drivers.postgres.session import Call, Row, Session
+from taskharbor.drivers.rows import glance_from_row
 from taskharbor.drivers.sqldesk import settings_from
+from taskharbor.drivers.sqlfiles import with_lines
 
 ENDLESS: Final = (2**63 - 1, 2**63 - 1)
+
+_Calls = list[Call]
+"""Inside the class, `list` is a method."""
 
 
 class Inspection:
@@ -37,7 +42,7 @@ class Inspection:
         return job_from_row(rows[0])
 
     def list(self, filter: JobFilter, cursor: str | None, limit: int) -> Page:
-        name = "list_jobs" if filter.ids is None else "list_chosen"
+        name = _filtered("list_jobs" if filter.ids is None else "list_chosen", filter)
         above_all = "\U0010ffff" * (MAX_ID + 1)
         rows = self._session.run(name, {**_conditions(filter), "cursor": cursor or above_all, "limit": limit + 1})
         jobs = [job_from_row(row) for row in rows[:limit]]
@@ -46,10 +51,27 @@ class Inspection:
     def counts(self, now: datetime) -> Counts:
         queues: dict[str, dict[str, int]] = {}
         scheduled = 0
-        for queue, status, count, later in self._session.run("counts", {"now": now}):
+        for queue, status, count, later in self._session.survey([("counts", {"now": now})])[0]:
             queues.setdefault(queue, {})[status] = count
             scheduled += later
         return Counts(queues, scheduled)
+
+    def census(self, now: datetime) -> Sequence[CensusRow]:
+        rows = self._session.survey([("census", {"now": now})])[0]
+        return [CensusRow(row[0], row[1], Status(row[2]), *row[3:]) for row in rows]
+
+    def count(self, filter: JobFilter, limit: int) -> int:
+        conditions = _conditions(filter)
+        asked = {name for name, value in conditions.items() if value is not None} | {str(filter.status)}
+        params = {**conditions, "limit": limit}
+        calls: _Calls = []
+        if filter.status in (None, Status.READY, Status.INFLIGHT, Status.DLQ):
+            calls.append((with_lines("count_live", asked), params))
+        # Only DLQ jobs have a code.
+        if filter.code is None and filter.status in (None, Status.DONE, Status.EXPIRED, Status.CANCELLED):
+            calls.append((with_lines("count_finished", asked), params))
+        counted = self._session.survey(calls) if calls else []
+        return min(sum(int(rows[0][0]) for rows in counted), limit)
 
     def attempts(self, id: str) -> Sequence[Attempt]:
         found, rows = self._session.run_all([("get_job", {"id": id}), ("attempts", {"id": id})])
@@ -63,6 +85,17 @@ class Inspection:
         rows = self._session.run(statement, {"xid": xid, "seq": sequence, "limit": limit})
         facts = [fact_from_row(row[2:], f"{identity}:{row[0]}:{row[1]}") for row in rows]
         return HistoryPage(facts, facts[-1].position if facts else f"{identity}:{xid}:{sequence}")
+
+    def latest(self, after: str | None, limit: int) -> Glances:
+        identity = self._identify()
+        xid, sequence = _parse_cursor(after, identity)
+        name = "latest" if after is None else "latest_behind"
+        rows = self._session.run(name, {"xid": xid, "seq": sequence, "limit": limit})
+        if after is None:
+            rows.reverse()
+        if rows:
+            xid, sequence = rows[-1][:2]
+        return Glances([glance_from_row(row[2:]) for row in rows], f"{identity}:{xid}:{sequence}")
 
     def place_of(self, upto: str | None) -> tuple[int, int]:
         """Up to where: the end of all feeds if no cursor says."""
@@ -112,7 +145,9 @@ class Inspection:
     def _pick_dead(
         self, connection: Connection[Row], filter: JobFilter, after: str | None, limit: int
     ) -> Sequence[str]:
-        rows = self._session.on(connection, "pick_dead", {**_conditions(filter), "after": after, "limit": limit})
+        rows = self._session.on(
+            connection, _filtered("pick_dead", filter), {**_conditions(filter), "after": after, "limit": limit}
+        )
         return [row[0] for row in rows]
 
     def _identify(self) -> str:
@@ -121,6 +156,11 @@ class Inspection:
             cluster, store = self._session.run("identity", {})[0]
             self._identity = f"{cluster}:{store}"
         return self._identity
+
+
+def _filtered(statement: str, filter: JobFilter) -> str:
+    """A statement whose filters all are always there, but for the one that has to read payloads."""
+    return statement if filter.text is None else f"{statement}+text"
 
 
 def _conditions(filter: JobFilter) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Queueing:
     def __init__(self, session: Session, limits: Limits) -> None:
         self._session = session
         self._limits = limits
-        self._frontiers: dict[tuple[tuple[str, ...], tuple[str, ...]], Frontier] = {}
+        self._frontiers: dict[tuple[tuple[str, ...], tuple[str, ...], str | None], Frontier] = {}
 
     # --- Settle and reserve ------------------------------------------------------------------------------
 
@@ -69,6 +69,7 @@ class Queueing:
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         claim: dict[str, Any] = {
             "queue": queues[0],
@@ -79,6 +80,7 @@ class Queueing:
             "types": None if types is None else list(types),
             "secret": new_tokens(1)[0],
             "owner": owner,
+            "tenant": tenant,
         }
         results, claimed = self._settle_and_claim(settlements, queues, claim)
         claimed.sort(key=_DUE_ORDER)
@@ -92,14 +94,14 @@ class Queueing:
         batches = _batches(settlements, claim["now"])
         if len(self._frontiers) > MOST_FRONTIERS:
             self._frontiers.clear()
-        frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ())), Frontier())
+        frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ()), claim["tenant"]), Frontier())
         floor = frontier.floor()
         behind = floor is not None and len(queues) == 1
         if floor is not None and behind:
             start = {"floor_priority": floor.priority, "floor_due_at": floor.due_at, "floor_id": floor.id}
-            name, params = "claim_behind", {**claim, **start}
+            name, params = _named("claim_behind", claim), {**claim, **start}
         else:
-            name, params = "claim" if len(queues) == 1 else "claim_many", {**claim, "sweep_first": True}
+            name, params = _named("claim" if len(queues) == 1 else "claim_many", claim), {**claim, "sweep_first": True}
         started = time.monotonic()
         *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, params)])
         walk = time.monotonic() - started
@@ -109,7 +111,7 @@ class Queueing:
             frontier.continued(_last(claimed))
             return results, claimed
         if not claimed:
-            name = "claim" if len(queues) == 1 else "claim_many"
+            name = _named("claim" if len(queues) == 1 else "claim_many", claim)
             # Either there is nothing, or there are lapsed leases and late jobs to clear away first.
             sweep = self.sweep_params(queues, claim["now"])
             again = (name, {**claim, "sweep_first": False})
@@ -127,7 +129,7 @@ class Queueing:
         """A claim over several queues shares its places out by a look without locks. Where others hold all the jobs it
         chose, it comes back empty although there are more: then each queue is asked for itself."""
         for queue in queues:
-            claimed = self._session.run("claim", {**claim, "queue": queue, "sweep_first": False})
+            claimed = self._session.run(_named("claim", claim), {**claim, "queue": queue, "sweep_first": False})
             if claimed:
                 return claimed
         return []
@@ -266,6 +268,10 @@ class Queueing:
         except TaskHarborError as error:
             return error
         return LeaseLost(f"the lease of job {item.id} changed while it was being extended: try again")
+
+
+def _named(statement: str, claim: Mapping[str, Any]) -> str:
+    return statement if claim["tenant"] is None else f"{statement}+tenant"
 
 
 def _last(claimed: Sequence[Row]) -> Point | None:

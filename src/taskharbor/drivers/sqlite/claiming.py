@@ -35,6 +35,7 @@ class Claim(NamedTuple):
     limit: int
     types: tuple[str, ...] | None
     owner: str
+    tenant: str | None = None
 
 
 class Claiming(SqliteStore):
@@ -48,9 +49,10 @@ class Claiming(SqliteStore):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> Leased:
         with self._writing() as connection:
-            return self._reserve_in(connection, Claim(queues, now, lease_for, limit, types, owner))
+            return self._reserve_in(connection, Claim(queues, now, lease_for, limit, types, owner, tenant))
 
     def _reserve_in(self, connection: Connection, claim: Claim) -> Leased:
         self._take_back(connection, claim.queues, claim.now)
@@ -104,14 +106,18 @@ class Claiming(SqliteStore):
         Level by level: inside a level the index is in the order of due_at, so jobs that are not due yet, however
         many and however important, are never walked over.
         """
-        params = {
+        params: dict[str, Any] = {
             "now": to_micros(claim.now),
             "types": None if claim.types is None else json.dumps(claim.types, ensure_ascii=False),
         }
+        select, rank = self._sql[statement], self._sql["rank_due"]
+        if claim.tenant is not None:
+            params["tenant"] = claim.tenant
+            select, rank = self._sql[f"{statement}+tenant"], self._sql["rank_due+tenant"]
         chosen: list[Row] = []
         for priority, queues in self._levels(connection, self._open_queues(connection, claim.queues)):
             level = {**params, "priority": priority, "limit": claim.limit - len(chosen)}
-            chosen.extend(self._of_level(connection, queues, level, self._sql[statement]))
+            chosen.extend(self._of_level(connection, queues, level, select, rank))
             if len(chosen) == claim.limit:
                 break
         return chosen
@@ -141,12 +147,12 @@ class Claiming(SqliteStore):
                     heads[queue] = following
 
     def _of_level(
-        self, connection: Connection, queues: Sequence[str], params: dict[str, Any], select: str
+        self, connection: Connection, queues: Sequence[str], params: dict[str, Any], select: str, rank: str
     ) -> list[Row]:
         if len(queues) == 1:
             return connection.execute(select, {**params, "queue": queues[0]}).fetchall()
         # Rank them by the index alone, then read from each queue just the jobs that it wins.
-        streams = [connection.execute(self._sql["rank_due"], {**params, "queue": queue}).fetchall() for queue in queues]
+        streams = [connection.execute(rank, {**params, "queue": queue}).fetchall() for queue in queues]
         first = list(heapq.merge(*streams))[: params["limit"]]
         rows: dict[str, Row] = {}
         for queue, share in Counter(queue for _, _, queue in first).items():

@@ -57,7 +57,7 @@ _ONE_OF: Final = {
     "effects": "effect",
 }
 """What a value is called that stands in a column of this name."""
-_TIMES: Final = {"desk_standings": 3, "desk_head": 0}
+_TIMES: Final = {"desk_standings": 3, "desk_head": 0, "tidy_buckets": 5}
 """Statements with a time in their rows, and where."""
 
 

@@ -83,9 +83,10 @@ class Settling(Claiming):
         limit: int,
         types: tuple[str, ...] | None,
         owner: str,
+        tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         """Both in one transaction: one wait for the disk instead of two."""
-        return self._settle_then(settlements, now, Claim(queues, now, lease_for, limit, types, owner))
+        return self._settle_then(settlements, now, Claim(queues, now, lease_for, limit, types, owner, tenant))
 
     def _settle_then(
         self, settlements: Sequence[Settlement], now: datetime, claim: Claim | None

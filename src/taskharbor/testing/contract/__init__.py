@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taskharbor.testing.contract.access import AccessContract
 from taskharbor.testing.contract.attempts import AttemptContract
 from taskharbor.testing.contract.batches import BatchContract
 from taskharbor.testing.contract.cancelling import CancelContract
@@ -16,6 +17,7 @@ from taskharbor.testing.contract.history import HistoryContract
 from taskharbor.testing.contract.idempotency import IdempotencyContract
 from taskharbor.testing.contract.input import InputContract
 from taskharbor.testing.contract.inspection import InspectionContract
+from taskharbor.testing.contract.latest import LatestContract
 from taskharbor.testing.contract.leadership import LeadershipContract
 from taskharbor.testing.contract.leases import LeaseContract
 from taskharbor.testing.contract.limits import LimitContract
@@ -28,6 +30,8 @@ from taskharbor.testing.contract.recovery import RecoveryContract
 from taskharbor.testing.contract.repeats import RepeatContract
 from taskharbor.testing.contract.schedules import ScheduleContract
 from taskharbor.testing.contract.settling import SettlingContract
+from taskharbor.testing.contract.surveys import SurveyContract
+from taskharbor.testing.contract.tenants import TenantContract
 from taskharbor.testing.contract.unique import UniqueContract
 from taskharbor.testing.contract.workers import WorkerContract
 from taskharbor.testing.contract.workflows import WorkflowContract
@@ -40,6 +44,7 @@ class DriverContract(
     IdempotencyContract,
     UniqueContract,
     OrderingContract,
+    TenantContract,
     SettlingContract,
     RepeatContract,
     BatchContract,
@@ -50,7 +55,9 @@ class DriverContract(
     DeadLetterContract,
     AttemptContract,
     HistoryContract,
+    LatestContract,
     InspectionContract,
+    SurveyContract,
     QueueContract,
     WorkerContract,
     LeadershipContract,
@@ -60,6 +67,7 @@ class DriverContract(
     RateContract,
     FairnessContract,
     WorkflowContract,
+    AccessContract,
     ListeningContract,
     InputContract,
     ClosingContract,

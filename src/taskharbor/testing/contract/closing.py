@@ -12,6 +12,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed
 from taskharbor.core.fleet import Worker
 from taskharbor.core.model import Extension, RetryUpdate, Schedule, Settlement
+from taskharbor.core.tokens import new_token
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.times import NOON
 
@@ -35,8 +36,11 @@ OPERATIONS: dict[str, Callable[[Driver], Any]] = {
     "get": lambda driver: driver.get("a"),
     "list": lambda driver: driver.list(),
     "counts": lambda driver: driver.counts(),
+    "census": lambda driver: driver.census(NOON),
+    "count": lambda driver: driver.count(),
     "attempts": lambda driver: driver.attempts("a"),
     "history": lambda driver: driver.history(),
+    "latest": lambda driver: driver.latest(),
     "cancel": lambda driver: driver.cancel("a", now=NOON),
     "redrive": lambda driver: driver.redrive(now=NOON),
     "purge": lambda driver: driver.purge(),
@@ -57,6 +61,10 @@ OPERATIONS: dict[str, Callable[[Driver], Any]] = {
     "pause_schedule": lambda driver: driver.pause_schedule("s", paused=True, now=NOON),
     "remove_schedule": lambda driver: driver.remove_schedule("s"),
     "advance_schedule": lambda driver: driver.advance_schedule("s", expected=None, next_run_at=None, now=NOON),
+    "add_token": lambda driver: driver.add_token(new_token("ci", "acme", "viewer", NOON)[0]),
+    "tokens": lambda driver: driver.tokens(),
+    "get_tokens": lambda driver: driver.get_tokens(["a"]),
+    "revoke_token": lambda driver: driver.revoke_token("a", now=NOON),
 }
 
 

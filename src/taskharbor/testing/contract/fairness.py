@@ -17,6 +17,7 @@ from taskharbor.testing.helpers import (
     add_all,
     failure,
     in_threads,
+    kept_rows,
     new_job,
     take,
     take_all,
@@ -108,6 +109,20 @@ class FairnessContract:
         backlog(driver, {"b": 50})
         taken = served(take_all(driver, limit=20))
         assert abs(taken["a"] - taken["b"]) <= 2, "the two go on side by side"
+
+    def test_recovery_forgets_tenants_that_the_line_has_passed_and_nobody_gains_by_it(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        backlog(driver, {f"gone-{number}": 1 for number in range(30)})
+        assert len(take_all(driver, limit=30)) == 30
+        driver.recover(NOON)
+        assert kept_rows(driver, "fair") in (None, 2), "where the line stands, and nobody in it"
+        backlog(driver, {"a": 20, "b": 20})
+        assert served(take_all(driver, limit=10)) == {"a": 5, "b": 5}
+        driver.recover(NOON)
+        add(driver, tenant_id="gone-1")
+        backlog(driver, {"a": 10})
+        assert served(take_all(driver, limit=5)) == {"a": 2, "b": 2, "gone-1": 1}
+        assert served(take_all(driver, limit=10)) == {"a": 5, "b": 5}
 
     def test_a_tenant_alone_is_not_held_back(self, driver: Driver) -> None:
         driver.set_fair("default", weights={"a": 0.01}, now=NOON)

@@ -10,6 +10,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH, MAX_ID, MAX_KEY, MAX_META_BYTES, MAX_NAME, MAX_TENANT
 from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
+from taskharbor.core.tokens import new_token
 from taskharbor.testing.helpers import add, new_job
 from taskharbor.testing.times import NOON
 
@@ -44,6 +45,8 @@ TIMED: Final[dict[str, Callable[[Driver, datetime], Any]]] = {
     "extend": lambda driver, moment: driver.extend_lease("a", "b", now=moment),
     "extend.started_at": lambda driver, moment: driver.extend([Extension("a", "b", started_at=moment)], now=NOON),
     "cancel": lambda driver, moment: driver.cancel("a", now=moment),
+    "census": lambda driver, moment: driver.census(moment),
+    "revoke_token": lambda driver, moment: driver.revoke_token("a", now=moment),
     "redrive": lambda driver, moment: driver.redrive(now=moment),
     "redrive.run_at": lambda driver, moment: driver.redrive(now=NOON, run_at=moment),
     "heartbeat": lambda driver, moment: driver.heartbeat(Worker("w"), now=moment),
@@ -110,10 +113,20 @@ WRONG_CALLS: Final[dict[str, Callable[[Driver], Any]]] = {
     "reserve a fraction": lambda driver: driver.reserve("default", now=NOON, limit=1.5),  # type: ignore[arg-type]
     "reserve from an empty name": lambda driver: driver.reserve("", now=NOON),
     "reserve an empty type": lambda driver: driver.reserve("default", now=NOON, types=[""]),
+    "reserve for an empty tenant": lambda driver: driver.reserve("default", now=NOON, tenant=""),
+    "reserve for a tenant that is no text": lambda driver: driver.reserve("default", now=NOON, tenant=7),  # type: ignore[arg-type]
     "reserve for a long owner": lambda driver: driver.reserve("default", now=NOON, owner="o" * (MAX_NAME + 1)),
     "list a negative number": lambda driver: driver.list(limit=-1),
     "list nothing": lambda driver: driver.list(limit=0),
     "history of a negative number": lambda driver: driver.history(limit=-1),
+    "latest of nothing": lambda driver: driver.latest(limit=0),
+    "latest of too many": lambda driver: driver.latest(limit=MAX_BATCH + 1),
+    "count up to nothing": lambda driver: driver.count(limit=0),
+    "count by a dictionary": lambda driver: driver.count({"status": "dlq"}),  # type: ignore[arg-type]
+    "get tokens by a number": lambda driver: driver.get_tokens(7),  # type: ignore[arg-type]
+    "get tokens by numbers": lambda driver: driver.get_tokens([7]),  # type: ignore[list-item]
+    "add a token that is text": lambda driver: driver.add_token("secret"),  # type: ignore[arg-type]
+    "revoke a token by a number": lambda driver: driver.revoke_token(7, now=NOON),  # type: ignore[arg-type]
     "redrive a negative number": lambda driver: driver.redrive(now=NOON, limit=-1),
     "redrive at no rate": lambda driver: driver.redrive(now=NOON, rate=0),
     "redrive at a negative rate": lambda driver: driver.redrive(now=NOON, rate=-1),
@@ -230,6 +243,9 @@ TEXTS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "reserve": lambda driver, text: driver.reserve(text, now=NOON),
     "types": lambda driver, text: driver.reserve("default", now=NOON, types=[text]),
     "owner": lambda driver, text: driver.reserve("default", now=NOON, owner=text),
+    "reserve for a tenant": lambda driver, text: driver.reserve("default", now=NOON, tenant=text),
+    "name of a token": lambda driver, text: driver.add_token(new_token(text, "acme", "viewer", NOON)[0]),
+    "tenant of a token": lambda driver, text: driver.add_token(new_token("ci", text, "viewer", NOON)[0]),
     "pause": lambda driver, text: driver.pause(text),
     "worker": lambda driver, text: driver.heartbeat(Worker(text), now=NOON),
     "hostname": lambda driver, text: driver.heartbeat(Worker("w", hostname=text), now=NOON),
@@ -251,7 +267,13 @@ LOOKUPS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "cancel": lambda driver, text: driver.cancel(text, now=NOON),
     "history": lambda driver, text: driver.history(text),
     "list": lambda driver, text: driver.list(None, text),
+    "latest": lambda driver, text: driver.latest(text),
     "filter": lambda driver, text: driver.list(JobFilter(error=text)),
+    "filter by text": lambda driver, text: driver.list(JobFilter(text=text)),
+    "count": lambda driver, text: driver.count(JobFilter(tenant_id=text)),
+    "count by text": lambda driver, text: driver.count(JobFilter(text=text)),
+    "get_tokens": lambda driver, text: driver.get_tokens([text]),
+    "revoke_token": lambda driver, text: driver.revoke_token(text, now=NOON),
     "redrive": lambda driver, text: driver.redrive(JobFilter(ids=(text,)), now=NOON),
     "purge": lambda driver, text: driver.purge(JobFilter(queue=text)),
     "ack": lambda driver, text: driver.ack(text, "token", now=NOON),

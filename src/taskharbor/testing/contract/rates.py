@@ -10,7 +10,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limiting import Limit
 from taskharbor.testing.contract.limits import CLAIMERS, ids_of, keyed
-from taskharbor.testing.helpers import add_all, in_threads, new_job, nothing_runnable, take_all, take_ids
+from taskharbor.testing.helpers import add_all, in_threads, kept_rows, new_job, nothing_runnable, take_all, take_ids
 from taskharbor.testing.times import HOUR, MICROSECOND, NOON, SECOND
 
 
@@ -47,6 +47,28 @@ class RateContract:
         assert take_ids(driver) == [a1, b1]
         assert take_ids(driver, now=NOON + SECOND) == [a2]
         assert take_ids(driver, now=NOON + 5 * SECOND) == [a3]
+
+    def test_a_rate_of_the_whole_and_one_per_key_hold_together(self, driver: Driver) -> None:
+        driver.set_limit(Limit("queue", "default", rate=2, burst=3), now=NOON)
+        driver.set_limit(Limit("queue", "default", per="key", rate=0.5, burst=1), now=NOON)
+        ids = add_all(driver, [keyed(key) for key in ("a", "a", "b", "c", "d")])
+        assert take_ids(driver) == [ids[0], ids[2], ids[3]]
+        assert take_ids(driver, now=NOON + SECOND) == [ids[4]]
+        assert take_ids(driver, now=NOON + 2 * SECOND) == [ids[1]]
+
+    def test_recovery_forgets_keys_whose_tokens_have_all_come_back_and_no_others(self, driver: Driver) -> None:
+        driver.set_limit(Limit("queue", "default", per="key", rate=0.1, burst=2), now=NOON)
+        add_all(driver, [keyed(f"old-{number}") for number in range(20)])
+        assert len(take_all(driver, limit=50)) == 20
+        half = NOON + 10 * SECOND
+        ids = add_all(driver, [keyed(key) for key in ("new", "new", "new", "old-1")], now=half)
+        assert take_ids(driver, now=half) == [ids[0], ids[1], ids[3]]
+        assert kept_rows(driver, "buckets") in (None, 21)
+        driver.recover(half)
+        # old-1 has one token of its two, and new none: those are known still.
+        assert kept_rows(driver, "buckets") in (None, 2)
+        assert take_ids(driver, now=half + 9 * SECOND) == []
+        assert take_ids(driver, now=half + 10 * SECOND) == [ids[2]]
 
     def test_ends_do_not_bring_tokens_back(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)

@@ -70,6 +70,13 @@ class UniqueContract:
         assert driver.reserve("default", now=NOON + MINUTE + 2 * SECOND) == []
         assert take_ids(driver, now=NOON + MINUTE + 3 * SECOND) == [first.id]
 
+    def test_what_is_replaced_by_a_job_for_another_queue_waits_there_and_nowhere_else(self, driver: Driver) -> None:
+        first = add_keyed(driver, "k", **debounced(b"1"), queue="default", priority=5, unique=("tenant",))
+        add_keyed(driver, "k", **debounced(b"2"), queue="other", unique=("tenant",))
+        other = add_keyed(driver, "o", queue="default")
+        assert take_ids(driver) == [other.id]
+        assert take_ids(driver, "other") == [first.id]
+
     def test_what_runs_is_not_replaced_and_the_last_one_is_not_lost(self, driver: Driver) -> None:
         first = add_keyed(driver, "k", **debounced(b"1"))
         leased = take(driver)

@@ -246,6 +246,23 @@ class WorkflowContract:
             driver.get_workflow(id)
         assert driver.get_workflow(live).state is WorkflowState.RUNNING
 
+    def test_a_failed_workflow_that_is_pruned_leaves_no_waiting_step_behind(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)
+        run_one(driver, ok=False)
+        assert driver.counts()["ready"] == 1
+        driver.prune(NOON + HOUR)
+        with pytest.raises(WorkflowNotFound):
+            driver.get_workflow(id)
+        assert driver.counts()["ready"] == 0
+        assert driver.counts()["dlq"] == 1
+
+    def test_a_step_that_was_pruned_does_not_keep_its_workflow_from_being_cancelled(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)
+        [two] = [step.job_id for step in driver.workflow_steps(id) if step.name == "two"]
+        driver.cancel(two, now=NOON)
+        driver.prune(NOON + HOUR)
+        assert driver.cancel_workflow(id, now=NOON + HOUR).state is WorkflowState.CANCELLED
+
     def test_an_unknown_workflow_is_not_found(self, driver: Driver) -> None:
         for call in (driver.get_workflow, driver.workflow_steps, driver.cancel_workflow, driver.redrive_workflow):
             with pytest.raises(WorkflowNotFound):

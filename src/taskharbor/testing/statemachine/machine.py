@@ -20,16 +20,16 @@ from hypothesis.stateful import (
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict
 from taskharbor.core.fleet import Worker
-from taskharbor.core.model import Extension, Job, JobFilter, Progress, Schedule, Settlement
+from taskharbor.core.model import HELD, Extension, Job, JobFilter, Progress, Schedule, Settlement
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing.statemachine import strategies as draw
-from taskharbor.testing.statemachine.governing import GoverningRules
+from taskharbor.testing.statemachine.flows import FlowRules
 from taskharbor.testing.statemachine.pair import Pair, Side
 from taskharbor.testing.statemachine.strategies import JobDraw, SettleDraw
 from taskharbor.testing.times import MICROSECOND, NOON, SECOND
 
 
-class DriverComparison(GoverningRules):
+class DriverComparison(FlowRules):
     """Subclass it and say in `make_driver` how to open a driver on an empty store. It is closed after use."""
 
     def make_driver(self) -> Driver:
@@ -113,6 +113,7 @@ class DriverComparison(GoverningRules):
         queues=draw.queue_sets,
         limit=draw.few,
         types=draw.type_sets,
+        tenant=draw.tenants,
         lease_for=draw.lease_seconds,
         owner=draw.owners,
         settles=st.lists(draw.settle_draws, max_size=2),
@@ -122,6 +123,7 @@ class DriverComparison(GoverningRules):
         queues: list[str],
         limit: int,
         types: list[str] | None,
+        tenant: str | None,
         lease_for: float | None,
         owner: str,
         settles: list[SettleDraw],
@@ -135,6 +137,7 @@ class DriverComparison(GoverningRules):
                 limit=limit,
                 types=types,
                 owner=owner,
+                tenant=tenant,
             )
         )
         self.leases.extend((item.job.id, item.lease.token) for item in leased)
@@ -176,7 +179,8 @@ class DriverComparison(GoverningRules):
     @rule(event=st.sampled_from(["lease_expires_at", "lease_expires_at", "expires_at", "due_at"]))
     def wait_exactly_until(self, event: str) -> None:
         moments = [getattr(job, event) for job in self.jobs()]
-        self.now = min((moment for moment in moments if moment is not None and moment > self.now), default=self.now)
+        coming = (moment for moment in moments if moment is not None and self.now < moment < HELD)
+        self.now = min(coming, default=self.now)
 
     # --- By hand -------------------------------------------------------------------------------------------
 
@@ -315,6 +319,7 @@ class DriverComparison(GoverningRules):
                     return jobs
 
         self.pair.same(call)
+        self.pair.same(lambda side: side.driver.count(filter, 10 * limit))
 
     @invariant()
     def every_job_is_the_same(self) -> None:
@@ -322,10 +327,12 @@ class DriverComparison(GoverningRules):
 
     def everything_is_the_same(self) -> None:
         self.every_job_is_the_same()
+        self.every_workflow_is_the_same()
         self.pair.same_feed()
         for id in [*self.ids, "nobody"]:
             self.one_job_is_the_same(id)
         self.pair.same(lambda side: side.driver.counts())
+        self.pair.same(lambda side: side.driver.census(self.now))
         self.pair.same(lambda side: side.driver.queues())
         self.pair.same(lambda side: side.driver.workers())
         self.pair.same(lambda side: side.driver.leaders())

@@ -11,4 +11,6 @@ WHERE final = 1
   AND (:type IS NULL OR type = :type)
   AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
   AND (:error IS NULL OR LOCATE(:error, last_error) > 0)
+  -- ?text  AND (LOCATE(:text, job_id) > 0 OR LOCATE(:text, type) > 0 OR LOCATE(:text, last_error) > 0
+  -- ?text       OR LOCATE(CAST(:text AS BINARY), payload) > 0)
 ORDER BY job_id DESC LIMIT :limit

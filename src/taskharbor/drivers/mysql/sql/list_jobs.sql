@@ -11,4 +11,6 @@ WHERE (:before IS NULL OR id < :before)
   AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
   AND (:code IS NULL OR dlq_code = :code)
   AND (:error IS NULL OR LOCATE(:error, last_error) > 0 OR LOCATE(:error, dlq_reason) > 0)
+  -- ?text  AND (LOCATE(:text, id) > 0 OR LOCATE(:text, type) > 0 OR LOCATE(:text, last_error) > 0
+  -- ?text       OR LOCATE(:text, dlq_reason) > 0 OR LOCATE(CAST(:text AS BINARY), payload) > 0)
 ORDER BY id DESC LIMIT :limit

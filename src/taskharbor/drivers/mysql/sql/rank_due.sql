@@ -4,4 +4,5 @@ WHERE status = 'ready' AND queue = :queue AND claim_rank = :rank AND claim_at <=
   AND claim_at >= :after AND (claim_at > :after OR id > :after_id)
   AND (expires_at IS NULL OR expires_at > :now)
   AND (:any_type OR type IN :types)
+  -- ?tenant  AND tenant_id = :tenant
 ORDER BY claim_at, id LIMIT :limit

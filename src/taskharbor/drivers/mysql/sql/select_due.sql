@@ -13,5 +13,6 @@ FROM th_jobs FORCE INDEX (th_jobs_claim)
 WHERE status = 'ready' AND queue = :queue AND claim_rank = :rank AND claim_at <= :now
   AND (expires_at IS NULL OR expires_at > :now)
   AND (:any_type OR type IN :types)
+  -- ?tenant  AND tenant_id = :tenant
 ORDER BY claim_at, id LIMIT :limit
 FOR UPDATE SKIP LOCKED

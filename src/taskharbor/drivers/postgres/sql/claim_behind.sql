@@ -6,6 +6,7 @@ WITH picked AS MATERIALIZED (
     AND (j.due_at, j.id) > (:floor_due_at, :floor_id) AND j.due_at <= :now
     AND (j.expires_at IS NULL OR j.expires_at > :now)
     AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+    -- ?tenant  AND j.tenant_id = :tenant
     AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
   ORDER BY j.due_at, j.id
   LIMIT :limit

@@ -29,6 +29,7 @@ WITH RECURSIVE stale AS MATERIALIZED (
       WHERE j.status = 'ready' AND j.queue = r.name AND j.priority = r.priority AND j.due_at <= :now
         AND (j.expires_at IS NULL OR j.expires_at > :now)
         AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+        -- ?tenant  AND j.tenant_id = :tenant
       ORDER BY j.due_at, j.id
       LIMIT :limit
     ) due
@@ -42,6 +43,7 @@ WITH RECURSIVE stale AS MATERIALIZED (
     WHERE j.status = 'ready' AND j.queue = share.name AND j.priority = share.priority AND j.due_at <= :now
       AND (j.expires_at IS NULL OR j.expires_at > :now)
       AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+      -- ?tenant  AND j.tenant_id = :tenant
     ORDER BY j.due_at, j.id
     LIMIT share.wanted
     FOR UPDATE SKIP LOCKED

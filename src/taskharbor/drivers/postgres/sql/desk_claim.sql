@@ -20,6 +20,7 @@ WITH RECURSIVE level AS (
     WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority AND j.due_at <= :now
       AND (j.expires_at IS NULL OR j.expires_at > :now)
       AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+      -- ?tenant  AND j.tenant_id = :tenant
     ORDER BY j.due_at, j.id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED

@@ -6,5 +6,7 @@ WHERE id = ANY (CAST(:ids AS text[])) AND id < :cursor
   AND (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
   AND (CAST(:code AS text) IS NULL OR dlq_code = :code)
   AND (CAST(:error AS text) IS NULL OR position(:error IN last_error) > 0 OR position(:error IN dlq_reason) > 0)
+  -- ?text  AND (position(:text IN id) > 0 OR position(:text IN type) > 0 OR position(:text IN last_error) > 0
+  -- ?text       OR position(:text IN dlq_reason) > 0 OR position(convert_to(:text, 'UTF8') IN payload) > 0)
 ORDER BY id DESC
 LIMIT :limit;

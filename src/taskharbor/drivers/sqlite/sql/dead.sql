@@ -11,5 +11,7 @@ SELECT id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expi
    AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
    AND (:code IS NULL OR dlq_code = :code)
    AND (:error IS NULL OR instr(last_error, :error) > 0 OR instr(coalesce(dlq_reason, ''), :error) > 0)
+   -- ?text  AND (instr(id, :text) > 0 OR instr(type, :text) > 0 OR instr(last_error, :text) > 0
+   -- ?text       OR instr(coalesce(dlq_reason, ''), :text) > 0 OR instr(payload, CAST(:text AS BLOB)) > 0)
  ORDER BY id
  LIMIT :limit;

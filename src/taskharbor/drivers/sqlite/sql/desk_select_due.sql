@@ -6,5 +6,6 @@ SELECT rowid, id, type, queue, tenant_id, payload, meta, priority, run_at, coale
  WHERE queue = :queue AND status = 'ready' AND priority = :priority AND due_at <= :now
    AND (expires_at IS NULL OR expires_at > :now)
    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+   -- ?tenant  AND tenant_id = :tenant
  ORDER BY due_at, id
  LIMIT :limit;

@@ -9,5 +9,7 @@ SELECT seq, job_id, type, queue, tenant_id, priority, outcome, status, at, attem
    AND (:type IS NULL OR type = :type)
    AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
    AND (:error IS NULL OR instr(coalesce(last_error, ''), :error) > 0)
+   -- ?text  AND (instr(job_id, :text) > 0 OR instr(type, :text) > 0 OR instr(coalesce(last_error, ''), :text) > 0
+   -- ?text       OR instr(payload, CAST(:text AS BLOB)) > 0)
  ORDER BY job_id DESC
  LIMIT :limit;

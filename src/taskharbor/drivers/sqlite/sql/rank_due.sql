@@ -4,5 +4,6 @@ SELECT due_at, id, queue
  WHERE queue = :queue AND status = 'ready' AND priority = :priority AND due_at <= :now
    AND (expires_at IS NULL OR expires_at > :now)
    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+   -- ?tenant  AND tenant_id = :tenant
  ORDER BY due_at, id
  LIMIT :limit;

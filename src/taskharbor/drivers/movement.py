@@ -1,0 +1,102 @@
+"""What a move of a whole store knows of itself: its two ends, and the mark it leaves in the new store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from taskharbor.core.carrying import NOTE, ORIGIN, Carrier, Place
+from taskharbor.core.errors import InvalidInput
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.governed import ALL_KNOW_S
+
+LOOK_S: Final = 0.1
+UNCOUNTED: Final = frozenset({"leaders"})
+"""An empty store may have had workers, which elected a leader."""
+
+
+class End(NamedTuple):
+    """A store and the name that people know it by."""
+
+    driver: BaseDriver
+    url: str
+
+
+@dataclass
+class Report:
+    """What a move did, or would do."""
+
+    moved: dict[str, int]
+    checksums: dict[str, str] = field(default_factory=dict)
+    resumed: bool = False
+    done_before: bool = False
+    dry_run: bool = False
+    repeated: int = 0
+    """Jobs of a live move that the new store had already, by their ids."""
+
+
+def _unheard(_: str) -> None:
+    pass
+
+
+@dataclass
+class Pace:
+    """How long a move waits for what."""
+
+    settle_s: float = ALL_KNOW_S
+    """How long it takes until every process knows that the source is shut."""
+    patience_s: float = 300.0
+    """Live: until the jobs that run when the source is shut have ended."""
+    idle_s: float | None = None
+    """Live: how long nothing must have come in or run before the source is shut; None if it is to be shut as soon as
+    nearly nothing is left."""
+    told: Callable[[str], None] = _unheard
+    """Told what the move is about to do."""
+
+
+@dataclass
+class Mark:
+    """How far a move has come, as the note in the new store says it."""
+
+    source: str
+    closing: str = ""
+    """Which closing of the source the copied rows belong to: once it was open again, they may have changed."""
+    done: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    """Tables to be emptied and copied again."""
+    table: str = ""
+    after: Place = ()
+    facts: Place = ()
+    """The last fact that has come. Facts are only ever added: those are good however often the source was open."""
+    opened: bool = False
+    """Live: the new store is in use."""
+    crossing: bool = False
+    """Live: workflows are on their way, which must not move on in the source any more."""
+    batch: int = 0
+    """Live: the number of the last bundle of jobs that has come."""
+    jobs: int = 0
+    checksum: int = 0
+    repeated: int = 0
+
+    def notes(self) -> dict[str, str | None]:
+        return {NOTE: json.dumps({"from": self.source, **vars(self)})}
+
+
+def read_mark(carrier: Carrier) -> Mark | None:
+    found = json.loads(carrier.note(NOTE) or "{}")
+    if "from" not in found:  # there is none, or one of an earlier move away from there
+        return None
+    found.pop("from")
+    try:
+        return Mark(**found)
+    except TypeError:
+        raise InvalidInput("another version of TaskHarbor began this move: finish it with that one") from None
+
+
+def origin_of(source: End, carrier: Carrier) -> str:
+    """Where everything came from: that store, and those before it."""
+    earlier = json.loads(carrier.note(ORIGIN) or "{}")
+    before = [earlier["store_id"], *earlier["before"]] if earlier else []
+    return json.dumps({"store_id": carrier.identity, "url": source.url, "before": before})

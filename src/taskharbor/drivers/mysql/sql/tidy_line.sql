@@ -1,0 +1,1 @@
+SELECT MIN(priority) FROM th_fair WHERE queue = :queue AND priority > :after

@@ -1,0 +1,1 @@
+UPDATE th_tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id;

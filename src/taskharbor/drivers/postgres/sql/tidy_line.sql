@@ -1,0 +1,1 @@
+SELECT min(priority) FROM th_fair WHERE queue = :queue AND priority > :after;

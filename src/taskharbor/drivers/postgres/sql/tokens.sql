@@ -1,0 +1,3 @@
+SELECT id, name, tenant_id, role, secret_hash, created_at, expires_at, revoked_at
+  FROM th_tokens
+ ORDER BY created_at, id;

@@ -1,0 +1,72 @@
+"""Claims for one tenant alone."""
+
+from __future__ import annotations
+
+from taskharbor.core.contract import Driver
+from taskharbor.core.limiting import Limit
+from taskharbor.core.model import Settlement, Status
+from taskharbor.testing.helpers import add, add_all, leased_job, new_job
+from taskharbor.testing.times import HOUR, MINUTE, NOON
+
+
+def claimed(driver: Driver, queues: str | list[str] = "default", *, tenant: str | None, limit: int = 10) -> list[str]:
+    leased = driver.reserve(queues, now=NOON, lease_for=HOUR, limit=limit, tenant=tenant, owner="w")
+    return [each.job.id for each in leased]
+
+
+class TenantContract:
+    """`reserve` and `settle_and_reserve` with `tenant`."""
+
+    def test_only_jobs_of_the_asked_tenant_are_handed_out(self, driver: Driver) -> None:
+        ids = {tenant: add(driver, tenant_id=tenant) for tenant in ("a", "b", "A", "a ")}
+        assert claimed(driver, tenant="nobody") == []
+        for tenant, id in ids.items():
+            assert claimed(driver, tenant=tenant) == [id]
+            assert claimed(driver, tenant=tenant) == []
+
+    def test_without_a_tenant_the_jobs_of_all_of_them_are_handed_out(self, driver: Driver) -> None:
+        ids = add_all(driver, [new_job(tenant_id=tenant) for tenant in ("a", "b", "c")])
+        assert claimed(driver, tenant=None) == ids
+
+    def test_the_order_holds_among_the_jobs_of_a_tenant(self, driver: Driver) -> None:
+        jobs = [(f"{tenant}{priority}", tenant, priority) for priority in (0, 5, 3) for tenant in ("a", "b")]
+        add_all(driver, [new_job(id=id, tenant_id=tenant, priority=priority) for id, tenant, priority in jobs])
+        assert claimed(driver, tenant="b", limit=2) == ["b5", "b3"]
+        assert claimed(driver, tenant="b") == ["b0"]
+        assert claimed(driver, tenant=None) == ["a5", "a3", "a0"]
+
+    def test_a_tenant_is_found_behind_many_jobs_of_others_in_several_queues(self, driver: Driver) -> None:
+        others = [new_job(queue=queue, tenant_id="big", priority=1) for queue in ("x", "y") for _ in range(300)]
+        add_all(driver, others)
+        small = add_all(driver, [new_job(queue=queue, tenant_id="small") for queue in ("y", "x", "y")])
+        assert claimed(driver, ["x", "y"], tenant="small", limit=2) == small[:2]
+        assert claimed(driver, ["x", "y"], tenant="small") == small[2:]
+        assert len(claimed(driver, ["x", "y"], tenant="big", limit=1_000)) == len(others)
+
+    def test_a_tenant_and_types_must_both_match(self, driver: Driver) -> None:
+        add_all(driver, [new_job(tenant_id="a", type="x"), new_job(tenant_id="b", type="y")])
+        both = add(driver, tenant_id="a", type="y")
+        leased = driver.reserve("default", now=NOON, limit=10, types=["y"], tenant="a")
+        assert [each.job.id for each in leased] == [both]
+
+    def test_a_tenant_gets_its_jobs_back_when_their_leases_have_ended(self, driver: Driver) -> None:
+        mine, _ = leased_job(driver, tenant_id="a").job, leased_job(driver, tenant_id="b").job
+        (again,) = driver.reserve("default", now=NOON + MINUTE, limit=10, tenant="a")
+        assert (again.job.id, again.job.deliveries) == (mine.id, 2)
+
+    def test_settle_and_reserve_takes_only_jobs_of_the_asked_tenant(self, driver: Driver) -> None:
+        first = leased_job(driver, tenant_id="a")
+        add_all(driver, [new_job(tenant_id="b"), new_job(tenant_id="a", id="next")])
+        acks = [Settlement.ack(first.job.id, first.lease.token)]
+        results, leased = driver.settle_and_reserve(acks, "default", now=NOON, limit=10, tenant="a")
+        assert (results, [each.job.id for each in leased]) == ([Status.DONE], ["next"])
+
+    def test_a_fair_queue_and_a_limit_hold_for_claims_of_one_tenant_too(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        driver.set_limit(Limit("type", "email.send", per="tenant", concurrency=2), now=NOON)
+        add_all(driver, [new_job(tenant_id=tenant) for tenant in ("a", "a", "a", "b", "b", "b")])
+        add(driver, tenant_id="b", queue="other")
+        assert len(claimed(driver, ["default", "other"], tenant="b")) == 2
+        assert claimed(driver, ["default", "other"], tenant="b") == []
+        rest = driver.reserve(["default", "other"], now=NOON, limit=10)
+        assert [each.job.tenant_id for each in rest] == ["a", "a"]
