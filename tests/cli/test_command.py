@@ -77,18 +77,6 @@ def test_every_flag_has_a_help(path: tuple[str, ...]) -> None:
     assert [action.option_strings for action in options_of(parser) if not action.help] == []
 
 
-@pytest.mark.parametrize("words", [["serve", "--port", "80"], ["token", "create", "--x"]])
-def test_a_verb_that_is_not_here_yet_says_so_in_one_line_and_invites_no_install(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "not in this release yet" in said.err
-    assert "pip install" not in said.err
-    assert said.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "cure"),
     [

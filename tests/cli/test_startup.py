@@ -84,7 +84,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "module", ["taskharbor.cli.command", "argparse", "taskharbor.cli.worker", "taskharbor.cli.later"]
+    "module", ["taskharbor.cli.command", "argparse", "taskharbor.cli.worker", "taskharbor.cli.serve"]
 )
 def test_an_interrupt_while_the_command_loads_ends_it_without_a_word(module: str) -> None:
     done = subprocess.run(

@@ -22,13 +22,14 @@ from taskharbor.cli import (
     enqueue,
     jobs,
     keys,
-    later,
     migrate,
     move,
     pipeline,
     queues,
     schedules,
+    serve,
     stats,
+    token,
     worker,
     workers,
     workflows,
@@ -57,8 +58,9 @@ _VERBS: Final = (
     bench,
     demo,
     pipeline,
+    serve,
+    token,
     completion,
-    later,
 )
 
 _EPILOG: Final = """\
@@ -70,6 +72,7 @@ examples:
   taskharbor dlq redrive --type email.send --rate 10/s             and once more
   taskharbor stats --watch                           what is going on
   taskharbor doctor                                  whether the store is in order
+  taskharbor serve                                   the REST API and the dashboard
   taskharbor --url sqlite:///jobs.db migrate         create or update the tables of a store
 
 The store is --url, else that of the application (-A), else the environment's TASKHARBOR_URL, else url in

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.cli.form import attempt_data, data_of, span
+from taskharbor.cli.form import data_of, span
 from taskharbor.cli.output import Table, print_json, shortened, show
 from taskharbor.cli.story import Story
+from taskharbor.core.forms import attempt_data
 from taskharbor.core.model import Job
 from taskharbor.drivers.opening import redacted
 

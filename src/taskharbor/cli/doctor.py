@@ -134,12 +134,12 @@ def _clock(driver: Driver) -> Iterator[Finding]:
 
 
 def _workers(driver: Driver) -> Iterator[Finding]:
-    from taskharbor.cli.form import ago, is_alive
-    from taskharbor.cli.workers import DEAD_AFTER
+    from taskharbor.cli.form import ago
+    from taskharbor.core.forms import is_alive
 
     now = driver.now()
     workers = driver.workers()
-    dead = [worker for worker in workers if not is_alive(worker, now, DEAD_AFTER)]
+    dead = [worker for worker in workers if not is_alive(worker, now)]
     if dead:
         heard = ", ".join(f"{worker.id} ({ago(worker.last_heartbeat, now)})" for worker in dead[:5])
         cure = "see what became of them; a running worker clears them away and frees their jobs"
@@ -156,14 +156,13 @@ def _workers(driver: Driver) -> Iterator[Finding]:
 
 
 def _leader(driver: Driver) -> Iterator[Finding]:
-    from taskharbor.cli.form import is_alive
-    from taskharbor.cli.workers import DEAD_AFTER
+    from taskharbor.core.forms import is_alive
 
     now = driver.now()
     leading = [leader for leader in driver.leaders() if leader.until > now]
     if leading:
         yield ok("leader", ", ".join(f"{leader.holder}, epoch {leader.epoch}" for leader in leading))
-    elif any(is_alive(worker, now, DEAD_AFTER) for worker in driver.workers()):
+    elif any(is_alive(worker, now) for worker in driver.workers()):
         cure = "wait half a minute; if there still is none, look into the workers' logs for failed elections"
         yield warning("leader", "none, although workers are alive: schedules and clearing up stand still", cure)
     else:

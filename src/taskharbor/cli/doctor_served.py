@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli import peek
 from taskharbor.cli.findings import Finding, ok, warning
-from taskharbor.cli.form import is_alive
-from taskharbor.cli.workers import DEAD_AFTER
 from taskharbor.core.fleet import ANY_TYPE, Worker
+from taskharbor.core.forms import is_alive
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Driver
@@ -30,7 +29,7 @@ def served(driver: Driver) -> Iterator[Finding]:
     due = {place: count for place, count in peek.due(driver, now).items() if place[0] not in paused}
     if not due or not workers:
         return
-    found = list(_unserved(due, [worker for worker in workers if is_alive(worker, now, DEAD_AFTER)]))
+    found = list(_unserved(due, [worker for worker in workers if is_alive(worker, now)]))
     yield from found[:MOST_NAMED]
     if len(found) > MOST_NAMED:
         yield warning("served", f"and {len(found) - MOST_NAMED} queues and types more", found[-1].cure)

@@ -9,20 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from taskharbor.cli.output import Table, shortened
+from taskharbor.core import forms
 from taskharbor.core.envelope import is_sealed, key_id_of
-from taskharbor.core.fleet import Worker
+from taskharbor.core.forms import refuse_constant
 from taskharbor.core.model import DEFAULT_TENANT, Attempt, Job
 
 JOB_HEADINGS: Final = ("id", "type", "queue", "tenant", "priority", "status", "failures", "created", "last error")
 _USUAL: Final[dict[str, object]] = {"tenant": DEFAULT_TENANT, "priority": 0, "failures": 0, "last error": ""}
-
-
-def iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
-
-
-def seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else duration.total_seconds()
 
 
 def data_of(stored: bytes | None) -> tuple[Any, str | None]:
@@ -33,13 +26,9 @@ def data_of(stored: bytes | None) -> tuple[Any, str | None]:
     if is_sealed(stored):
         return base64.b64encode(stored).decode(), "encrypted"
     try:
-        return json.loads(stored, parse_constant=_refuse), "json"
+        return json.loads(stored, parse_constant=refuse_constant), "json"
     except (ValueError, RecursionError):
         return base64.b64encode(stored).decode(), "base64"
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON, though Python reads it")
 
 
 def text_of(stored: bytes | None) -> str:
@@ -58,86 +47,17 @@ def text_of(stored: bytes | None) -> str:
 
 
 def job_data(job: Job, now: datetime) -> dict[str, Any]:
-    """Everything about a job but its lease token, which is for its holder alone."""
+    """Everything about a job, with payload and result in full."""
     payload, payload_encoding = data_of(job.payload)
     result, result_encoding = data_of(job.result)
-    progress = job.progress
-    return {
-        "id": job.id,
-        "type": job.type,
-        "queue": job.queue,
-        "tenant_id": job.tenant_id,
-        "status": job.status.value,
-        "phase": job.phase(now),
-        "priority": job.priority,
+    return forms.job_data(job, now) | {
         "payload": payload,
         "payload_encoding": payload_encoding,
         "payload_key": key_id_of(job.payload),
         "result": result,
         "result_encoding": result_encoding,
         "result_key": key_id_of(job.result),
-        "meta": dict(job.meta),
-        "attempts": job.attempts,
-        "max_attempts": job.max_attempts,
-        "deliveries": job.deliveries,
-        "last_error": job.last_error or None,
-        "dlq_reason": job.dlq_reason,
-        "dlq_code": job.dlq_code,
-        "progress": None
-        if progress is None
-        else {"done": progress.done, "total": progress.total, "note": progress.note},
-        "timeout_s": seconds(job.timeout),
-        "idempotency_key": job.idempotency_key,
-        "lease_owner": job.lease_owner,
-        "lease_expires_at": iso(job.lease_expires_at),
-        "run_at": iso(job.run_at),
-        "due_at": iso(job.due_at),
-        "expires_at": iso(job.expires_at),
-        "created_at": iso(job.created_at),
-        "updated_at": iso(job.updated_at),
-        "claimed_at": iso(job.claimed_at),
-        "started_at": iso(job.started_at),
-        "failed_at": iso(job.failed_at),
-        "dlq_failed_at": iso(job.dlq_failed_at),
-        "cancel_requested_at": iso(job.cancel_requested_at),
-        "completed_at": iso(job.completed_at),
     }
-
-
-def attempt_data(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "delivery": attempt.delivery,
-        "outcome": attempt.outcome.value,
-        "error": attempt.error,
-        "code": attempt.code,
-        "worker": attempt.worker,
-        "due_at": iso(attempt.due_at),
-        "claimed_at": iso(attempt.claimed_at),
-        "started_at": iso(attempt.started_at),
-        "finished_at": iso(attempt.finished_at),
-        "waited_s": (attempt.started_at - attempt.due_at).total_seconds(),
-        "ran_s": (attempt.finished_at - attempt.started_at).total_seconds(),
-    }
-
-
-def worker_data(worker: Worker, now: datetime, dead_after: timedelta) -> dict[str, Any]:
-    return {
-        "id": worker.id,
-        "hostname": worker.hostname,
-        "pid": worker.pid,
-        "queues": list(worker.queues),
-        "slots": worker.slots,
-        "version": worker.version,
-        "started_at": iso(worker.started_at),
-        "last_heartbeat": iso(worker.last_heartbeat),
-        "alive": is_alive(worker, now, dead_after),
-        "meta": dict(worker.meta),
-    }
-
-
-def is_alive(worker: Worker, now: datetime, dead_after: timedelta) -> bool:
-    return worker.last_heartbeat is not None and now - worker.last_heartbeat < dead_after
 
 
 def span(duration: timedelta | float) -> str:

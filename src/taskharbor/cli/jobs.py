@@ -149,9 +149,10 @@ def _page(driver: Driver, arguments: argparse.Namespace, status: str | None, now
 
 
 def run_show(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.form import attempt_data, job_data
+    from taskharbor.cli.form import job_data
     from taskharbor.cli.output import print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.core.forms import attempt_data
 
     with opened(arguments) as driver:
         now = driver.now()
@@ -169,8 +170,9 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 
 def _facts(job: Job, now: datetime) -> Table:
-    from taskharbor.cli.form import ago, iso, span
+    from taskharbor.cli.form import ago, span
     from taskharbor.cli.output import Table
+    from taskharbor.core.forms import iso
 
     def at(moment: datetime | None) -> str | None:
         return None if moment is None else f"{iso(moment)} ({ago(moment, now)})"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-RECENT_ROWS: Final = 5_000
 # A job that a limit holds back, or that has a tag of a fair queue, has its due time in due_was.
 _OLDEST: Final = """
 SELECT queue, min(COALESCE(due_was, due_at)) FROM th_jobs
@@ -29,11 +28,7 @@ WHERE status = 'ready' AND COALESCE(due_was, due_at) <= :now GROUP BY queue, typ
 """
 _OVERDUE: Final = "SELECT count(*) FROM th_jobs WHERE status = 'inflight' AND lease_expires_at < :limit"
 _OLDEST_DEAD: Final = "SELECT min(dlq_failed_at) FROM th_jobs WHERE status = 'dlq'"
-_RECENT: Final = {
-    "sqlite": "SELECT at, outcome FROM th_history ORDER BY seq DESC LIMIT :limit",
-    "postgres": "SELECT at, outcome FROM th_history ORDER BY xid DESC, seq DESC LIMIT :limit",
-    "mysql": "SELECT at, outcome FROM th_history ORDER BY seq DESC LIMIT :limit",
-}
+_WITH_TABLES: Final = frozenset({"sqlite", "postgres", "mysql"})
 
 
 def kind_of(driver: Driver) -> str:
@@ -43,7 +38,7 @@ def kind_of(driver: Driver) -> str:
 
 
 def has_tables(driver: Driver) -> bool:
-    return kind_of(driver) in _RECENT
+    return kind_of(driver) in _WITH_TABLES
 
 
 def select(driver: Any, sql: str, **values: Any) -> Sequence[Row]:
@@ -101,18 +96,6 @@ def due(driver: Any, now: datetime) -> dict[tuple[str, str], int]:
     with driver._reading() as state:
         jobs = [job for job in state.jobs.values() if job.status.value == "ready" and job.due_at <= now]
     return dict(Counter((job.queue, job.type) for job in jobs))
-
-
-def recent(driver: Any) -> list[tuple[datetime, str]]:
-    """The last things that happened: when, and with what outcome. The newest first, and so many at most."""
-    if has_tables(driver):
-        found = select(driver, _RECENT[kind_of(driver)], limit=RECENT_ROWS)
-        return [(_moment(at), outcome) for at, outcome in found]
-    if not kind_of(driver):
-        return []
-    with driver._reading() as state:
-        rows = [state.history[number] for number in list(state.history)[-RECENT_ROWS:]]
-    return [(row.at, row.outcome.value) for row in reversed(rows)]
 
 
 def overdue(driver: Any, now: datetime, by: timedelta) -> int:

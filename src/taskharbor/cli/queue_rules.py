@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.values import positive
@@ -60,6 +60,7 @@ def run_limit(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import cleaned, print_json
     from taskharbor.cli.store import opened
     from taskharbor.core.errors import InvalidInput
+    from taskharbor.core.forms import limit_data
     from taskharbor.core.limiting import Limit, checked_limit, rate_a_second
 
     scope = arguments.scope or "queue"
@@ -80,7 +81,7 @@ def run_limit(arguments: argparse.Namespace) -> int:
     with opened(arguments, create=True) as driver:
         driver.set_limit(limit)
     if arguments.json:
-        print_json(limit_record(limit))
+        print_json(limit_data(limit))
     else:
         print(f"{whose}: {limit_text(limit)}")
     return 0
@@ -117,17 +118,6 @@ def _weight(text: str) -> tuple[str, float]:
 
 def of_queue(limits: Sequence[Limit], name: str) -> list[Limit]:
     return [limit for limit in limits if limit.scope == "queue" and limit.name == name]
-
-
-def limit_record(limit: Limit) -> dict[str, Any]:
-    return {
-        "scope": limit.scope,
-        "name": limit.name,
-        "per": limit.per or None,
-        "concurrency": limit.concurrency,
-        "rate": limit.rate,
-        "burst": limit.burst,
-    }
 
 
 def limit_text(limit: Limit) -> str:

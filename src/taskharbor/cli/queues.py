@@ -66,6 +66,7 @@ def add_to(verbs: Verbs) -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import Table, print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.core.forms import limit_data
     from taskharbor.core.model import QueueSettings
 
     with opened(arguments) as driver:
@@ -84,12 +85,12 @@ def run_list(arguments: argparse.Namespace) -> int:
                 "paused": settings.get(name, plain).paused,
                 "fair": settings.get(name, plain).fair,
                 "weights": dict(settings.get(name, plain).weights),
-                "limits": [queue_rules.limit_record(limit) for limit in queue_rules.of_queue(limits, name)],
+                "limits": [limit_data(limit) for limit in queue_rules.of_queue(limits, name)],
                 "counts": counts.queues.get(name, empty),
             }
             for name in names
         ]
-        print_json({"queues": queues, "limits": [queue_rules.limit_record(limit) for limit in others]})
+        print_json({"queues": queues, "limits": [limit_data(limit) for limit in others]})
         return 0
     rows = [
         (

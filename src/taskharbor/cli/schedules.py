@@ -78,9 +78,10 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.form import ago, data_of, iso
+    from taskharbor.cli.form import ago, data_of
     from taskharbor.cli.output import Table, print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.core.forms import schedule_data
 
     with opened(arguments) as driver:
         now = driver.now()
@@ -89,24 +90,7 @@ def run_list(arguments: argparse.Namespace) -> int:
         listed = []
         for schedule in schedules:
             payload, encoding = data_of(schedule.payload)
-            listed.append(
-                {
-                    "name": schedule.name,
-                    "spec": schedule.spec,
-                    "timezone": schedule.timezone,
-                    "type": schedule.type,
-                    "queue": schedule.queue,
-                    "tenant_id": schedule.tenant_id,
-                    "priority": schedule.priority,
-                    "payload": payload,
-                    "payload_encoding": encoding,
-                    "overlap": str(schedule.overlap),
-                    "paused": schedule.paused,
-                    "next_run_at": iso(schedule.next_run_at),
-                    "last_run_at": iso(schedule.last_run_at),
-                    "last_job_id": schedule.last_job_id,
-                }
-            )
+            listed.append(schedule_data(schedule) | {"payload": payload, "payload_encoding": encoding})
         print_json({"schedules": listed})
         return 0
     rows = [

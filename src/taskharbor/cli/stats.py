@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +15,12 @@ from taskharbor.cli.values import positive_duration
 
 if TYPE_CHECKING:
     from taskharbor.cli.output import Screen
+    from taskharbor.core.answers import Glance
     from taskharbor.core.contract import Driver
 
 WINDOW: Final = timedelta(minutes=5)
+RECENT_ROWS: Final = 5_000
+"""So many rows of the feed are looked at, at most."""
 _SHARE: Final = 0.2
 """The part of the time that --watch may spend asking: a large store is asked less often."""
 _ATTEMPTS: Final = ("succeeded", "retried", "dead", "lapsed", "cancelled")
@@ -64,15 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
 def collect(driver: Driver) -> dict[str, Any]:
     """Everything at one time, as JSON has it."""
     from taskharbor.cli import peek
-    from taskharbor.cli.form import is_alive, iso
-    from taskharbor.cli.workers import DEAD_AFTER
+    from taskharbor.core.forms import is_alive, iso
 
     now = driver.now()
     counts = driver.counts()
     paused = {queue.name for queue in driver.queues() if queue.paused}
     oldest = peek.oldest_due(driver, now)
     workers = driver.workers()
-    alive = [worker for worker in workers if is_alive(worker, now, DEAD_AFTER)]
+    alive = [worker for worker in workers if is_alive(worker, now)]
     leaders = [leader for leader in driver.leaders() if leader.until > now]
     names = sorted(counts.queues.keys() | paused)
     return {
@@ -87,21 +90,19 @@ def collect(driver: Driver) -> dict[str, Any]:
             }
             for name in names
         ],
-        "recent": rates(peek.recent(driver), now),
+        "recent": rates(driver.latest(limit=RECENT_ROWS).rows, now),
         "workers": {"alive": len(alive), "silent": len(workers) - len(alive), "slots": sum(w.slots for w in alive)},
         "leaders": [{"name": each.name, "holder": each.holder, "epoch": each.epoch} for each in leaders],
     }
 
 
-def rates(rows: list[tuple[datetime, str]], now: datetime) -> dict[str, Any]:
+def rates(rows: Sequence[Glance], now: datetime) -> dict[str, Any]:
     """Attempts a second, and the part of them that failed, over the window or as much of it as is known."""
-    from taskharbor.cli.peek import RECENT_ROWS
-
-    inside = [(at, outcome) for at, outcome in rows if now - at <= WINDOW]
-    attempts = [outcome for _, outcome in inside if outcome in _ATTEMPTS]
+    inside = [row for row in rows if now - row.at <= WINDOW]
+    attempts = [row.outcome for row in inside if row.outcome in _ATTEMPTS]
     # So many happened that only the last of them were read: the window is as long as they reach back.
     cut = len(rows) >= RECENT_ROWS and len(inside) == len(rows)
-    window = max((now - min(at for at, _ in inside)).total_seconds(), 0.001) if cut else WINDOW.total_seconds()
+    window = max((now - min(row.at for row in inside)).total_seconds(), 0.001) if cut else WINDOW.total_seconds()
     failed = sum(outcome in _FAILURES for outcome in attempts)
     return {
         "window_s": round(window, 3),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
 from typing import Final
 
 from taskharbor.cli.options import Verbs, add_verb
-
-DEAD_AFTER: Final = timedelta(seconds=30)
 
 _DESCRIPTION: Final = """\
 List the workers with their last sign of life, and who leads them.
@@ -25,9 +22,10 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.form import ago, is_alive, iso, worker_data
+    from taskharbor.cli.form import ago
     from taskharbor.cli.output import Table, print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.core.forms import is_alive, iso, worker_data
 
     with opened(arguments) as driver:
         now = driver.now()
@@ -36,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "workers": [worker_data(worker, now, DEAD_AFTER) for worker in workers],
+                "workers": [worker_data(worker, now) for worker in workers],
                 "leaders": [
                     {
                         "name": leader.name,
@@ -53,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         (
             worker.id,
-            "alive" if is_alive(worker, now, DEAD_AFTER) else "silent",
+            "alive" if is_alive(worker, now) else "silent",
             ago(worker.last_heartbeat, now),
             worker.hostname,
             worker.pid,

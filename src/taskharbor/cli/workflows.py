@@ -144,7 +144,7 @@ def run_change(arguments: argparse.Namespace) -> int:
 
 
 def workflow_data(flow: Workflow) -> dict[str, Any]:
-    from taskharbor.cli.form import iso
+    from taskharbor.core.forms import iso
 
     return {
         "id": flow.id,

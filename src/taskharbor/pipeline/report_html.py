@@ -68,7 +68,7 @@ def page(report: Report) -> str:
         style=Markup(_text("report.css")),  # noqa: S704  # ours, and the same on every page
         script=Markup(script),  # noqa: S704
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        charts={} if report.empty else _charts(report),
+        charts={} if report.empty else charts_of(report),
         shown=SHOWN,
         shown_errors=SHOWN_ERRORS,
         weekdays=words.WEEKDAYS,
@@ -80,7 +80,8 @@ def _text(name: str) -> str:
     return files("taskharbor.pipeline").joinpath("templates", name).read_text("utf-8")
 
 
-def _charts(report: Report) -> dict[str, Any]:
+def charts_of(report: Report) -> dict[str, Any]:
+    """Every plot of the page, by name; those beside rows as lists."""
     return {
         "throughput": throughput_chart(report),
         "wait": _latency_chart(report, "wait"),

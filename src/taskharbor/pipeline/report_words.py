@@ -6,55 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-# What HTML must not hold, what would move text about, and what cannot be seen; a line's end and a tab may stay.
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff"
-    "\ufff9-\ufffb\ufffe\uffff]"
-)
+from taskharbor.core.words import NOTHING, compact, count, gist, many, short, size, visible
+
 _UNIT: Final = re.compile(r"(\d) ((?:ms|s|min|h|d|B|kB|MB|GB|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b|%)")
-NOTHING: Final = "\u2013"
-"""A dash, where there is no number."""
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-def visible(text: str) -> str:
-    """The text with control characters spelled out, so that it can neither hide nor do anything."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def short(text: str, longest: int = 40) -> str:
-    """The text cut in the middle, where names differ least."""
-    plain = " ".join(visible(text).split())
-    if len(plain) <= longest:
-        return plain
-    tail = longest // 3
-    return plain[: longest - tail - 1] + "…" + plain[-tail:]
-
-
-def gist(text: str, longest: int = 160) -> str:
-    """The line that says most: the last of a traceback, else the first."""
-    lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
-    margin = [line for line in lines if not line[0].isspace()]
-    traced = lines[0].startswith("Traceback ") or any(line.lstrip().startswith('File "') for line in lines)
-    line = visible((margin or lines)[-1] if traced else lines[0]).strip()
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def compact(number: float) -> str:
-    """0.03, 12, 3.4k, 56k, 1.2M."""
-    size = float(number)
-    if 0 < abs(size) < 0.995:
-        return f"{size:.2g}"
-    for unit in ("", "k", "M", "G"):
-        if abs(size) < 999.5 or unit == "G":
-            digits = 1 if size % 1 and abs(size) < 9.95 else 0
-            return f"{size:.{digits}f}".removesuffix(".0") + unit
-        size /= 1000
-    return ""
 
 
 def share(part: float, *, near_one: bool = False) -> str:
@@ -81,9 +36,9 @@ def seconds(length_s: float | None) -> str:
         return "0 s"
     if length_s < 0.0995:
         return f"{length_s * 1000:.0f} ms" if length_s >= 0.00095 else "< 1 ms"
-    for limit, unit, size in ((99.5, "s", 1), (5970, "min", 60), (171_000, "h", 3600)):
+    for limit, unit, part in ((99.5, "s", 1), (5970, "min", 60), (171_000, "h", 3600)):
         if length_s < limit:
-            value = length_s / size
+            value = length_s / part
             return f"{value:.2f} {unit}" if value < 0.995 else f"{value:.{1 if value < 9.95 else 0}f} {unit}"
     value = length_s / 86_400
     return f"{value:,.{1 if value < 99.5 else 0}f} d"
@@ -98,15 +53,6 @@ def rate(number: float, span_s: float) -> str:
             if number * length_s >= span_s:
                 break
     return found
-
-
-def size(number: float) -> str:
-    amount = float(number)
-    for unit in ("B", "kB", "MB"):
-        if amount < 999.5:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
 
 
 def moment(at: datetime | None) -> str:
@@ -139,5 +85,22 @@ def glued(text: str) -> str:
     return _UNIT.sub("\\1\u00a0\\2", text)
 
 
-def many(number: int, one: str, more: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
+__all__ = [
+    "NOTHING",
+    "WEEKDAYS",
+    "ago",
+    "brief",
+    "compact",
+    "count",
+    "gist",
+    "glued",
+    "hour_of",
+    "many",
+    "moment",
+    "rate",
+    "seconds",
+    "share",
+    "short",
+    "size",
+    "visible",
+]
