@@ -40,7 +40,7 @@ def _job(number: int) -> dict[str, Any]:
 
 
 def _news(spark: SparkSession, attempts: list[dict[str, Any]], jobs: list[dict[str, Any]], **more: Any) -> News:
-    return News(spark.createDataFrame(attempts, ATTEMPTS), spark.createDataFrame(jobs, JOBS), **more)
+    return News("s", spark.createDataFrame(attempts, ATTEMPTS), spark.createDataFrame(jobs, JOBS), **more)
 
 
 def _rows(table: GoldTable, frame: DataFrame) -> list[dict[str, Any]]:

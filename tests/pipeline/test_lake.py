@@ -18,7 +18,7 @@ from tests.pipeline.lives import live
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
-from taskharbor.pipeline import bronze, delta, run
+from taskharbor.pipeline import bronze, delta, few_rows, run
 from taskharbor.pipeline.lake import Lake, LakeCorrupt, LakeTooNew, NotALake, migrate
 from taskharbor.pipeline.lake_schemas import GOLD_LATENCY, GOLD_THROUGHPUT, SILVER_JOBS, TABLES, TableSpec
 from taskharbor.pipeline.lock import LakeLock, LakeLocked, LakeLockLost
@@ -176,6 +176,22 @@ def test_duckdb_and_polars_read_what_spark_wrote(
     )
     assert [tuple(row) for row in by_spark] == by_duckdb == by_polars
     assert by_polars[0][0] == 3
+
+
+def test_few_rows_come_to_spark_as_it_would_read_them(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    live(sqlite_driver)
+    run(sqlite_url, tmp_path / "lake", spark=spark)
+    lake = Lake(tmp_path / "lake")
+    for name, spec in TABLES.items():
+        files = delta.files_of(delta.open_table(lake, spec), spec)
+        assert few_rows.are_few(files)
+        names = spec.schema.names
+        ours, theirs = (
+            frame(spark, lake, spec, files).select(*names).collect() for frame in (few_rows.frame, delta.frame)
+        )
+        assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), name
 
 
 def test_a_filter_loses_no_row_whoever_reads(

@@ -22,7 +22,7 @@ def test_a_lake_does_not_take_in_the_same_history_from_two_stores(tmp_path: Path
         End(driver, url) for driver, url in zip(drivers, urls, strict=True) if isinstance(driver, BaseDriver)
     )
     move = Move(old, new)
-    move.settle_s = 0.0
+    move.pace.settle_s = 0.0
     move.run()
     lake = Lake(tmp_path / "lake")
     lake.create()

@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.lives import live
 
 from taskharbor.core.contract import Driver
-from taskharbor.pipeline import bronze, delta, gold, run, runs
+from taskharbor.pipeline import bronze, delta, gold, run, runs, silver_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tables.append(spec.name)
         return write(frame, lake, spec, tag)
 
+    lay_out = silver_files.write
+
+    def laid_out(facts: DataFrame, layout: Any) -> Any:
+        assert_native(facts)
+        tables.extend(("silver/attempts", "silver/jobs"))
+        return lay_out(facts, layout)
+
     monkeypatch.setattr(delta, "write", looked_at)
+    monkeypatch.setattr(silver_files, "write", laid_out)
     return tables
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from taskharbor.pipeline.bronze import Batch
-    from taskharbor.pipeline.delta import DataFile
+    from taskharbor.pipeline.part_files import DataFile
 
 
 def write_audit(lake: Lake, batch: Batch, run_id: str, checks: Sequence[Check], tag: str) -> list[DataFile]:

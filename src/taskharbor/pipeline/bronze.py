@@ -11,15 +11,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core import errors
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.pipeline import delta
-from taskharbor.pipeline.delta import DataFile
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY
+from taskharbor.pipeline.part_files import TOLD, DataFile, PartFiles, heard, told
 from taskharbor.pipeline.schemas import FEED, arrow
 from taskharbor.pipeline.store import PipelineStore, Range, open_store
 
@@ -147,26 +146,20 @@ def _write_by_executors(spark: SparkSession, url: str, ranges: Sequence[Range], 
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on executors."""
-        import pyarrow as pa
-
         ours = [(row["after"], row["upto"]) for batch in batches for row in batch.to_pylist()]
         with open_store(url) as store:
             files = write_ranges(store, ours, root, tag)
-        described = [
-            {"path": each.path, "size": each.size, "rows": each.rows, "day": each.values["day"], "s": each.statistics}
-            for each in files
-        ]
-        yield pa.RecordBatch.from_pylist(described, schema=_FILE())
+        yield told([each.data() for each in files])
 
     asked = spark.createDataFrame(numbered, "place int, after string, upto string")
     spread = asked.repartitionByRange(len(numbered), "place")
     try:
-        answer = spread.mapInArrow(write, "path string, size long, rows long, day string, s string").collect()
+        answer = spread.mapInArrow(write, TOLD).collect()
     except Exception as error:
         if (ours := _of_an_executor(error)) is not None:
             raise ours from error
         raise
-    return [DataFile(row["path"], row["size"], row["rows"], (("day", row["day"]),), row["s"]) for row in answer]
+    return [DataFile.of(each) for each in heard(answer)]
 
 
 def _of_an_executor(error: Exception) -> TaskHarborError | None:
@@ -179,45 +172,23 @@ def _of_an_executor(error: Exception) -> TaskHarborError | None:
     return None
 
 
-def _FILE() -> pa.Schema:  # noqa: N802
-    import pyarrow as pa
-
-    return pa.schema(
-        [("path", pa.string()), ("size", pa.int64()), ("rows", pa.int64()), ("day", pa.string()), ("s", pa.string())]
-    )
-
-
 def write_ranges(store: PipelineStore, ranges: Sequence[Range], root: str, tag: str) -> list[DataFile]:
     """Ranges of the feed as Parquet files, one for each day."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    ingested_at = datetime.now(UTC)
+    ingested_at = pa.scalar(datetime.now(UTC), pa.timestamp("us", tz="UTC"))
     columns = [field.name for field in FEED.fields]
-    schema = arrow(FEED).append(pa.field("ingested_at", pa.timestamp("us", tz="UTC")))
-    writers: dict[str, pq.ParquetWriter] = {}
-    paths: dict[str, Path] = {}
+    schema = arrow(FEED)
+    files = PartFiles(root, tag)
     try:
         for after, upto in ranges:
             for batch in store.read_history(after, upto, columns):
-                rows = pa.Table.from_batches([batch]).append_column(
-                    schema.field("ingested_at"),
-                    pa.repeat(pa.scalar(ingested_at, schema.field("ingested_at").type), len(batch)),
-                )
-                days = pc.cast(pc.floor_temporal(rows["at"], unit="day"), pa.date32())
-                for day in pc.unique(days).to_pylist():
-                    part = (
-                        rows if len(pc.unique(days)) == 1 else rows.filter(pc.equal(days, pa.scalar(day, pa.date32())))
-                    )
-                    name = day.isoformat()
-                    if name not in writers:
-                        path = Path(root) / tag / f"day={name}" / f"part-{uuid.uuid4().hex[:12]}.parquet"
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        paths[name] = path
-                        writers[name] = pq.ParquetWriter(path, schema, compression="zstd")
-                    writers[name].write_table(part.cast(schema))
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return [delta.described(Path(root), path, BRONZE_HISTORY) for path in paths.values()]
+                rows = pa.Table.from_batches([batch]).cast(schema)
+                rows = rows.append_column("ingested_at", pa.repeat(ingested_at, len(batch)))
+                day = pc.cast(pc.floor_temporal(rows["at"], unit="day"), pa.date32())
+                files.add_all(rows.append_column("day", day), ["day"])
+    except BaseException:
+        files.abandon()
+        raise
+    return files.close()

@@ -11,36 +11,22 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
+from taskharbor.pipeline import part_files
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import TableSpec
+from taskharbor.pipeline.part_files import DataFile, text_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 NOTE: Final = "taskharbor"
 """The key of a commit's metadata below which we keep ours, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A Parquet file below a table; `path` is relative to it."""
-
-    path: str
-    size: int
-    rows: int
-    partition: tuple[tuple[str, str | None], ...]
-    statistics: str = ""
-
-    @property
-    def values(self) -> dict[str, str | None]:
-        return dict(self.partition)
 
 
 def app_id(store_id: str) -> str:
@@ -71,9 +57,15 @@ def ensure_table(lake: Lake, spec: TableSpec) -> None:
 
 
 def open_table(lake: Lake, spec: TableSpec) -> DeltaTable:
+    """The table as it is now. Of one that was opened before, only what came since is read."""
     from deltalake import DeltaTable
 
-    return DeltaTable(str(lake.path(spec)))
+    table: DeltaTable | None = lake.opened.get(spec.name)
+    if table is None:
+        table = lake.opened[spec.name] = DeltaTable(str(lake.path(spec)))
+    else:
+        table.update_incremental()
+    return table
 
 
 def add_missing_columns(lake: Lake, spec: TableSpec) -> list[str]:
@@ -172,14 +164,10 @@ def files_of(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
             unquote(path),
             size,
             count or 0,
-            tuple((name, _text(columns[name][at])) for name in spec.partition_by),
+            tuple((name, text_of(columns[name][at])) for name in spec.partition_by),
         )
         for at, (path, size, count) in enumerate(zip(paths, sizes, rows, strict=True))
     ]
-
-
-def _text(value: object) -> str | None:
-    return value.isoformat() if isinstance(value, date) else None if value is None else str(value)
 
 
 # --- Reading -----------------------------------------------------------------------------------------------------
@@ -193,33 +181,36 @@ def frame(
 ) -> DataFrame:
     """Files of a table as Spark sees them. Partition columns come from the files' directories; `with_file` adds the
     name of the file as `_file`."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     if not files:
         return spark.createDataFrame([], spec.schema)
     inner = StructType([field for field in spec.schema.fields if field.name not in spec.partition_by])
-    # Looking files up recursively keeps Spark from taking a directory for a partition.
-    found = (
-        spark.read.schema(inner)
-        .option("recursiveFileLookup", "true")
-        .parquet(*(str(lake.path(spec) / each.path) for each in files))
-    )
-    columns: list[Column] = []
+    found = parquet(spark, inner, [lake.path(spec) / each.path for each in files])
+    columns = ["*"]
     utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    for field in spec.schema.fields:
-        if field.name == "day" and spec.day_of and utc:
-            columns.append(F.to_date(spec.day_of).alias("day"))
-        elif field.name in spec.partition_by:
-            text = F.regexp_extract(F.col("_metadata.file_path"), f"/{field.name}=([^/]+)/", 1)
-            columns.append(text.cast(field.dataType).alias(field.name))
+    for name in spec.partition_by:
+        if name == "day" and spec.day_of and utc:
+            columns.append(f"to_date({spec.day_of}) AS day")
         else:
-            columns.append(F.col(field.name))
+            text = f"regexp_extract(_metadata.file_path, '/{name}=([^/]+)/', 1)"
+            columns.append(f"CAST({text} AS {spec.schema[name].dataType.simpleString()}) AS {name}")
     if with_file:
-        columns.append(F.col("_metadata.file_path").alias(FILE))
-    rows = found.select(*columns)
-    # Rows in one partition are grouped without being moved, which is what a small batch wants.
-    return rows.coalesce(1) if spark.conf.get("spark.sql.shuffle.partitions") == "1" else rows
+        columns.append(f"_metadata.file_path AS {FILE}")
+    # As text, and not as columns of Python, each of which is several calls to Java.
+    rows = found.selectExpr(*columns)
+    return rows.coalesce(1) if is_small(spark) else rows
+
+
+def parquet(spark: SparkSession, schema: StructType, paths: Iterable[Path]) -> DataFrame:
+    """Parquet files by their names. Looking them up recursively keeps Spark from taking a directory for a partition."""
+    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*map(str, paths))
+
+
+def is_small(spark: SparkSession) -> bool:
+    """Whether the session was set up for a small batch, whose rows are all in one partition: there they are grouped
+    without being moved."""
+    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 def read(spark: SparkSession, path: str | Path, where: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
@@ -251,66 +242,16 @@ def chosen(files: Iterable[DataFile], where: Mapping[str, Iterable[str]] | None)
 
 
 def write(frame: DataFrame, lake: Lake, spec: TableSpec, tag: str) -> list[DataFile]:
-    """Let executors write the rows below the table, in a directory of their own. No reader sees them yet."""
-    columns = [field.name for field in spec.schema.fields]
-    if frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1":
-        return write_arrow(frame.select(*columns).toArrow(), lake, spec, tag)
-    (
-        frame.select(*columns)
-        .write.mode("error")
-        .partitionBy(*spec.partition_by)
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .option("compression", "zstd")
-        .parquet(str(lake.path(spec) / tag))
-    )
-    return written_files(lake.path(spec), tag, spec)
+    """Write the rows below the table, in a directory of their own. No reader sees them yet."""
+    assert sorted(frame.schema.names) == sorted(spec.schema.names), "the columns of the table"
+    if is_small(frame.sparkSession):
+        return write_arrow(frame.toArrow(), lake, spec, tag)
+    return part_files.write_by_executors(frame, lake.path(spec), tag, spec.partition_by)
 
 
 def write_arrow(rows: Any, lake: Lake, spec: TableSpec, tag: str) -> list[DataFile]:
     """The same for an Arrow table that is small and here already."""
-    import pyarrow.parquet as pq
-
-    files = []
-    for values, part in _by_partition(rows, spec):
-        relative = "/".join([tag, *(f"{name}={quote(value)}" for name, value in values), "part-0.parquet"])
-        target = lake.path(spec) / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(part, target, compression="zstd")
-        files.append(described(lake.path(spec), target, spec))
-    return files
-
-
-def _by_partition(rows: Any, spec: TableSpec) -> Iterable[tuple[list[tuple[str, str]], Any]]:
-    import pyarrow.compute as pc
-
-    inner = [field.name for field in spec.schema.fields if field.name not in spec.partition_by]
-    for key in rows.group_by(list(spec.partition_by)).aggregate([]).to_pylist():
-        mask = None
-        for name in spec.partition_by:
-            same = pc.equal(rows[name], key[name])
-            mask = same if mask is None else pc.and_(mask, same)
-        yield [(name, str(_text(key[name]))) for name in spec.partition_by], rows.filter(mask).select(inner)
-
-
-def written_files(root: Path, tag: str, spec: TableSpec) -> list[DataFile]:
-    found = (described(root, path, spec) for path in sorted((root / tag).rglob("*.parquet")))
-    return [each for each in found if each.rows]
-
-
-def described(root: Path, path: Path, spec: TableSpec) -> DataFile:
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_metadata(path)
-    relative = path.relative_to(root).as_posix()
-    parts = dict(part.split("=", 1) for part in relative.split("/") if "=" in part)
-    partition = tuple((name, unquote(parts[name])) for name in spec.partition_by)
-    return DataFile(relative, path.stat().st_size, metadata.num_rows, partition, _statistics(metadata.num_rows))
-
-
-def _statistics(rows: int) -> str:
-    """The count alone. delta-rs takes a column for which a file names no least and greatest as one that no filter
-    fits, as soon as it names them for another; and not every column has them."""
-    return json.dumps({"numRecords": rows})
+    return part_files.written(rows.to_batches(), str(lake.path(spec)), tag, spec.partition_by)
 
 
 def commit(

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from taskharbor.pipeline import delta
-from taskharbor.pipeline.delta import DataFile
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import SILVER_JOBS
+from taskharbor.pipeline.part_files import DataFile
 
 ENDED: Final = ("dead", "final")
 _AT_ONCE: Final = 100_000

@@ -1,190 +1,199 @@
 """Gold: what people look at. Each table adds the new rows of a batch to the days that they touch, and replaces these.
 
-A table is two pure functions: `parts` makes rows that add up from the attempts and jobs of a batch, `publish` adds rows
-that belong together, old and new, and derives shares and percentiles. Everything is native column expressions.
+A table is one query over what a batch brought and the rows that are to be added to, if there are any: it adds rows that
+belong together, old and new, and derives shares and percentiles. Everything is native expressions, in the text of one
+query: so it is one call to Java for a table, where columns made in Python are hundreds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.pipeline import lake_schemas as tables
+from taskharbor.pipeline.delta import is_small
 from taskharbor.pipeline.lake_schemas import TableSpec
-from taskharbor.pipeline.silver import together
+from taskharbor.pipeline.silver import listed
 from taskharbor.pipeline.slo import DEFAULT, Objective
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
 class News:
-    """What a batch brought to silver."""
+    """What a batch brought to silver: rows of one store. `forget` it when all has been made of it."""
 
+    store_id: str
     attempts: DataFrame
     jobs: DataFrame
     """Those whose making became known with this batch: each job once, when it first ended."""
     objectives: tuple[Objective, ...] = DEFAULT
+    small: bool = field(init=False)
+    views: dict[str, str] = field(init=False)
+    """What queries call the two."""
+
+    def __post_init__(self) -> None:
+        frames = {"attempts": self.attempts, "jobs": self.jobs}
+        object.__setattr__(self, "small", is_small(self.attempts.sparkSession))
+        object.__setattr__(self, "views", {name: _view(frame) for name, frame in frames.items()})
+
+    def forget(self) -> None:
+        for view in self.views.values():
+            self.attempts.sparkSession.catalog.dropTempView(view)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a query is made for: the names of what it reads, and what it depends on besides."""
+
+    attempts: str
+    jobs: str
+    old: str | None
+    """The rows that are to be added to; None where there are none, and what is new is all there is."""
+    store_id: str
+    """As SQL."""
+    objectives: tuple[Objective, ...]
+    small: bool
+
+    def both(self, first: str, second: str) -> str:
+        """The rows of two queries; in one partition if each is in one: what is grouped then need not be moved."""
+        hint = "/*+ COALESCE(1) */ " if self.small else ""
+        return f"(SELECT {hint}* FROM ({first} UNION ALL {second}))"
 
 
 @dataclass(frozen=True, slots=True)
 class GoldTable:
     spec: TableSpec
-    parts: Callable[[News], DataFrame]
-    publish: Callable[[DataFrame], DataFrame]
-    """Takes rows of the table, old ones and new parts together."""
+    query: Callable[[Asked], str]
     touches: str = "ended"
     """Where a batch touches it: `ended` when attempts ended, `both` there and when jobs were made, `weeks` of that."""
 
 
 def merged(table: GoldTable, news: News, old: DataFrame | None) -> DataFrame:
     """The rows of the touched days as they are to be now."""
-    new = table.parts(news)
-    return table.publish(new if old is None else together(old, new)).select(*table.spec.schema.fieldNames())
+    spark = news.attempts.sparkSession
+    view = None if old is None else _view(old)
+    asked = Asked(news.views["attempts"], news.views["jobs"], view, text(news.store_id), news.objectives, news.small)
+    try:
+        return spark.sql(f"SELECT {', '.join(table.spec.schema.fieldNames())} FROM ({table.query(asked)})")
+    finally:
+        if view is not None:
+            spark.catalog.dropTempView(view)
 
 
+def _view(frame: DataFrame) -> str:
+    name = f"taskharbor_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    return name
+
+
+def text(value: str) -> str:
+    """A text as SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def sums(names: Sequence[str]) -> str:
+    return ", ".join(f"sum({name}) AS {name}" for name in names)
+
+
+# Times cut to whole minutes and hours are grouped as the numbers that they are.
+_MICROS: Final = {"minute": 60_000_000, "hour": 3_600_000_000}
 WHOLE_DAY: Final = "day"
 """The part of a day that holds the rows that are not of one hour."""
 
 
-def part_of(grain: str, bucket: str, finest: str) -> tuple[Column, Column]:
-    """The day and its part that a row belongs to: rows of the finest grain lie apart by their hours."""
-    from pyspark.sql import functions as F
-
-    hour = F.when(F.col(grain) == finest, F.date_format(bucket, "HH")).otherwise(WHOLE_DAY)
-    return F.to_date(bucket).alias("day"), hour.alias("part")
+def number_of(grain: str, time: str) -> str:
+    """Minutes or hours since 1970."""
+    return f"unix_micros({time}) DIV {_MICROS[grain]}"
 
 
-def _keyed(frame: DataFrame, *extra: Column | str) -> DataFrame:
-    return frame.select("store_id", *extra)
+def time_of(grain: str, number: str) -> str:
+    return f"timestamp_micros({number} * {_MICROS[grain]})"
+
+
+def part_of(bucket: str) -> str:
+    """The part of a row of the finest grain: these lie apart by their hours."""
+    return f"lpad(CAST(hour({bucket}) AS string), 2, '0')"
 
 
 # --- throughput --------------------------------------------------------------------------------------------------
 
-_COUNTS: Final = ["enqueued", "started", "succeeded", "retried", "dead", "lapsed", "other"]
-_THROUGHPUT_KEY: Final = ["store_id", "grain", "bucket", "queue", "type", "tenant_id", "day", "part"]
+_COUNTS: Final = ("enqueued", "started", "succeeded", "retried", "dead", "lapsed", "other")
+_NAMED: Final = ("succeeded", "retried", "dead", "lapsed")
 
 
-def throughput_parts(news: News) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    one, none = F.lit(1).cast("long"), F.lit(0).cast("long")
-    named = ("succeeded", "retried", "dead", "lapsed")
-    where = ["queue", "type", "tenant_id"]
-    # A lost worker after which the job was dead is a death, and counts as that alone.
-    ended_as = F.when((F.col("outcome") == "lapsed") & (F.col("status") == "dlq"), "dead").otherwise(F.col("outcome"))
-    # `started` counts in the minute of the end as well: an attempt is known when it is over.
-    ended = _keyed(
-        news.attempts,
-        F.date_trunc("minute", "finished_at").alias("minute"),
-        *where,
-        none.alias("enqueued"),
-        one.alias("started"),
-        *((ended_as == name).cast("long").alias(name) for name in named),
-        (~ended_as.isin(*named)).cast("long").alias("other"),
+def throughput(asked: Asked) -> str:
+    # A lost worker after which the job was dead is a death, and counts as that alone. `started` counts in the minute
+    # of the end as well: an attempt is known when it is over.
+    events = asked.both(
+        f"""SELECT {number_of("minute", "finished_at")} AS minute, queue, type, tenant_id,
+          CASE WHEN outcome = 'lapsed' AND status = 'dlq' THEN 'dead' ELSE outcome END AS ended_as
+        FROM {asked.attempts}""",
+        f"SELECT {number_of('minute', 'created_at')}, queue, type, tenant_id, '' FROM {asked.jobs}",
     )
-    made = _keyed(
-        news.jobs,
-        F.date_trunc("minute", "created_at").alias("minute"),
-        *where,
-        one.alias("enqueued"),
-        *(none.alias(name) for name in _COUNTS[1:]),
-    )
-    by_minute = (
-        together(ended, made).groupBy("store_id", "minute", *where).agg(*(F.sum(name).alias(name) for name in _COUNTS))
-    )
-    grains = F.array(
-        *(
-            F.struct(F.lit(name).alias("grain"), F.date_trunc(name, "minute").alias("bucket"))
-            for name in ("minute", "hour", "day")
-        )
-    )
-    return by_minute.withColumn("at", F.explode(grains)).select(
-        "store_id", "at.grain", "at.bucket", *where, *_COUNTS, *part_of("at.grain", "at.bucket", "minute")
-    )
-
-
-def throughput_publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return rows.groupBy(*_THROUGHPUT_KEY).agg(*(F.sum(name).alias(name) for name in _COUNTS))
+    outcomes = ", ".join(f"count_if(ended_as = '{name}') AS {name}" for name in _NAMED)
+    minutes = f"""SELECT minute, queue, type, tenant_id, count_if(ended_as = '') AS enqueued,
+          count_if(ended_as <> '') AS started, {outcomes}, count_if(ended_as NOT IN {listed(("", *_NAMED))}) AS other
+        FROM {events} GROUP BY minute, queue, type, tenant_id"""
+    counts, by = ", ".join(_COUNTS), "size, minute, queue, type, tenant_id"
+    coarse = f"""SELECT size, minute - minute % size AS minute, queue, type, tenant_id, {counts}
+        FROM minutes LATERAL VIEW explode(array(60, 1440)) each AS size"""
+    if asked.old is None:  # what was grouped by the minute needs no second look
+        coarse = f"SELECT {by}, {sums(_COUNTS)} FROM ({coarse}) GROUP BY {by}"
+    bucket = time_of("minute", "minute")
+    key = "store_id, grain, bucket, queue, type, tenant_id, day, part"
+    new = f"""SELECT {asked.store_id} AS store_id, 'minute' AS grain, {bucket} AS bucket, queue, type, tenant_id,
+          to_date({bucket}) AS day, {part_of(bucket)} AS part, {counts} FROM minutes
+        UNION ALL SELECT {asked.store_id}, CASE size WHEN 60 THEN 'hour' ELSE 'day' END, {bucket}, queue, type,
+          tenant_id, to_date({bucket}), '{WHOLE_DAY}', {counts} FROM ({coarse})"""
+    if asked.old is not None:
+        rows = asked.both(f"SELECT {key}, {counts} FROM {asked.old}", new)
+        new = f"SELECT {key}, {sums(_COUNTS)} FROM {rows} GROUP BY {key}"
+    return f"WITH minutes AS ({minutes}) {new}"
 
 
 # --- tenants -----------------------------------------------------------------------------------------------------
 
 NOISY_TIMES: Final = 3.0
 NOISY_LEAST: Final = 0.1
+_USED: Final = ("jobs", "attempts", "failures", "compute_s")
 
 
-def tenants_parts(news: News) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    none = F.lit(0).cast("long")
-    ran = _keyed(
-        news.attempts,
-        "tenant_id",
-        none.alias("jobs"),
-        F.lit(1).cast("long").alias("attempts"),
-        F.col("burned").cast("long").alias("failures"),
-        F.col("ran_s").alias("compute_s"),
-        "day",
+def tenants(asked: Asked) -> str:
+    # A job that was sent back has not ended.
+    rows = asked.both(
+        f"""SELECT tenant_id, day, 0L AS jobs, 1L AS attempts, CAST(burned AS bigint) AS failures, ran_s AS compute_s
+        FROM {asked.attempts}""",
+        f"SELECT tenant_id, to_date(last_at), 1L, 0L, 0L, 0.0D FROM {asked.jobs}",
     )
-    ended = _keyed(
-        news.jobs,
-        "tenant_id",
-        F.lit(1).cast("long").alias("jobs"),
-        none.alias("attempts"),
-        none.alias("failures"),
-        F.lit(0.0).alias("compute_s"),
-        F.to_date("last_at").alias("day"),  # a job that was sent back has not ended
-    )
-    return together(ran, ended)
-
-
-def tenants_publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    sums = ("jobs", "attempts", "failures", "compute_s")
-    added = rows.groupBy("store_id", "tenant_id", "day").agg(*(F.sum(name).alias(name) for name in sums))
-    day = Window.partitionBy("store_id", "day")
-    total = F.sum("compute_s").over(day)
-    tenants = F.count("*").over(day)
-    shared = added.select(
-        "*",
-        F.when(total > 0, F.col("compute_s") / total).otherwise(F.lit(0.0)).alias("share"),
-        (F.lit(1.0) / tenants).alias("fair_share"),
-    )
-    loud = (F.col("share") >= NOISY_TIMES * F.col("fair_share")) & (F.col("share") >= NOISY_LEAST)
-    return shared.select("*", loud.alias("noisy"))
+    added = f"""SELECT {asked.store_id} AS store_id, tenant_id, day, {sums(_USED)}
+        FROM {rows} GROUP BY tenant_id, day"""
+    if asked.old is not None:
+        key = "store_id, tenant_id, day"
+        rows = asked.both(f"SELECT {key}, {', '.join(_USED)} FROM {asked.old}", added)
+        added = f"SELECT {key}, {sums(_USED)} FROM {rows} GROUP BY {key}"
+    return f"""SELECT *, share >= {NOISY_TIMES}D * fair_share AND share >= {NOISY_LEAST}D AS noisy FROM (
+          SELECT *, CASE WHEN total > 0 THEN compute_s / total ELSE 0.0D END AS share, 1.0D / tenants AS fair_share
+          FROM (SELECT *, sum(compute_s) OVER (PARTITION BY store_id, day) AS total,
+                  count(*) OVER (PARTITION BY store_id, day) AS tenants FROM ({added})))"""
 
 
 # --- arrivals ----------------------------------------------------------------------------------------------------
 
 
-def arrivals_parts(news: News) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    weekday, hour = F.weekday("created_at"), F.hour("created_at")
-    return _keyed(
-        news.jobs,
-        "queue",
-        "type",
-        (weekday * 24 + hour).alias("hour_of_week"),
-        weekday.alias("weekday"),
-        hour.alias("hour"),
-        F.lit(1).cast("long").alias("arrivals"),
-        F.to_date(F.date_trunc("week", "created_at")).alias("day"),
-    )
-
-
-def arrivals_publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    key = ["store_id", "queue", "type", "hour_of_week", "weekday", "hour", "day"]
-    return rows.groupBy(*key).agg(F.sum("arrivals").alias("arrivals"))
+def arrivals(asked: Asked) -> str:
+    hour, key = time_of("hour", "at_hour"), "store_id, queue, type, hour_of_week, weekday, hour, day"
+    rows = f"""SELECT {asked.store_id} AS store_id, queue, type, weekday({hour}) * 24 + hour({hour}) AS hour_of_week,
+          weekday({hour}) AS weekday, hour({hour}) AS hour, to_date(date_trunc('week', {hour})) AS day, arrivals
+        FROM (SELECT queue, type, {number_of("hour", "created_at")} AS at_hour, count(*) AS arrivals
+              FROM {asked.jobs} GROUP BY 1, 2, 3)"""
+    if asked.old is None:
+        return rows
+    both = asked.both(f"SELECT {key}, arrivals FROM {asked.old}", rows)
+    return f"SELECT {key}, sum(arrivals) AS arrivals FROM {both} GROUP BY {key}"
 
 
 def gold_tables() -> tuple[GoldTable, ...]:
@@ -192,11 +201,11 @@ def gold_tables() -> tuple[GoldTable, ...]:
     from taskharbor.pipeline import gold_failures, gold_latency, gold_workers
 
     return (
-        GoldTable(tables.GOLD_THROUGHPUT, throughput_parts, throughput_publish, "both"),
-        GoldTable(tables.GOLD_LATENCY, gold_latency.parts, gold_latency.publish),
-        GoldTable(tables.GOLD_FAILURES, gold_failures.parts, gold_failures.publish),
-        GoldTable(tables.GOLD_TENANTS, tenants_parts, tenants_publish),
-        GoldTable(tables.GOLD_WORKERS, gold_workers.parts, gold_workers.publish),
-        GoldTable(tables.GOLD_SLO, gold_workers.slo_parts, gold_workers.slo_publish),
-        GoldTable(tables.GOLD_ARRIVALS, arrivals_parts, arrivals_publish, "weeks"),
+        GoldTable(tables.GOLD_THROUGHPUT, throughput, "both"),
+        GoldTable(tables.GOLD_LATENCY, gold_latency.latency),
+        GoldTable(tables.GOLD_FAILURES, gold_failures.failures),
+        GoldTable(tables.GOLD_TENANTS, tenants),
+        GoldTable(tables.GOLD_WORKERS, gold_workers.workers),
+        GoldTable(tables.GOLD_SLO, gold_workers.slo),
+        GoldTable(tables.GOLD_ARRIVALS, arrivals, "weeks"),
     )

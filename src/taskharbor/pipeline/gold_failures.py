@@ -5,46 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from taskharbor.pipeline.gold import News
+    from taskharbor.pipeline.gold import Asked
 
 MOST_TENANTS: Final = 50
 SAMPLE_CHARACTERS: Final = 1000
-_KEY: Final = ["store_id", "fingerprint", "queue", "type", "day"]
+_KEY: Final = "store_id, fingerprint, queue, type, day"
+_COLUMNS: Final = f"{_KEY}, error_class, sample, failures, dead, burned_s, first_seen, last_seen, tenants"
 
 
-def parts(news: News) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    burned = news.attempts.where("burned and fingerprint is not null")
-    return burned.groupBy(*_KEY).agg(
-        F.min("error_class").alias("error_class"),
-        # The same one whatever order the rows come in. What went wrong stands at the end of a traceback.
-        F.expr(f"right(max(error), {SAMPLE_CHARACTERS})").alias("sample"),
-        F.count("*").alias("failures"),
-        F.count_if(F.col("status") == "dlq").alias("dead"),
-        F.sum("ran_s").alias("burned_s"),
-        F.min("finished_at").alias("first_seen"),
-        F.max("finished_at").alias("last_seen"),
-        F.slice(F.array_sort(F.collect_set("tenant_id")), 1, MOST_TENANTS).alias("tenants"),
-    )
-
-
-def publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    together = F.array_sort(F.array_distinct(F.flatten(F.collect_list("tenants"))))
-    added = rows.groupBy(*_KEY).agg(
-        F.min("error_class").alias("error_class"),
-        F.max("sample").alias("sample"),
-        F.sum("failures").alias("failures"),
-        F.sum("dead").alias("dead"),
-        F.sum("burned_s").alias("burned_s"),
-        F.min("first_seen").alias("first_seen"),
-        F.max("last_seen").alias("last_seen"),
-        F.slice(together, 1, MOST_TENANTS).alias("tenants"),
-    )
-    day = Window.partitionBy("store_id", "day")
-    return added.withColumn("share", F.col("failures") / F.sum("failures").over(day))
+def failures(asked: Asked) -> str:
+    # The sample is the same one whatever order the rows come in. What went wrong stands at the end of a traceback.
+    rows = f"""SELECT {asked.store_id} AS store_id, fingerprint, queue, type, day, min(error_class) AS error_class,
+          right(max(error), {SAMPLE_CHARACTERS}) AS sample, count(*) AS failures,
+          count_if(status = 'dlq') AS dead, sum(ran_s) AS burned_s, min(finished_at) AS first_seen,
+          max(finished_at) AS last_seen, slice(array_sort(collect_set(tenant_id)), 1, {MOST_TENANTS}) AS tenants
+        FROM {asked.attempts} WHERE burned AND fingerprint IS NOT NULL GROUP BY fingerprint, queue, type, day"""
+    if asked.old is not None:
+        both = asked.both(f"SELECT {_COLUMNS} FROM {asked.old}", rows)
+        rows = f"""SELECT {_KEY}, min(error_class) AS error_class, max(sample) AS sample, sum(failures) AS failures,
+              sum(dead) AS dead, sum(burned_s) AS burned_s, min(first_seen) AS first_seen, max(last_seen) AS last_seen,
+              slice(array_sort(array_distinct(flatten(collect_list(tenants)))), 1, {MOST_TENANTS}) AS tenants
+            FROM {both} GROUP BY {_KEY}"""
+    return f"SELECT *, failures / sum(failures) OVER (PARTITION BY store_id, day) AS share FROM ({rows})"

@@ -7,102 +7,65 @@ from typing import TYPE_CHECKING, Final
 from taskharbor.pipeline.slo import Objective
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from taskharbor.pipeline.gold import Asked
 
-    from taskharbor.pipeline.gold import News
+_SUMS: Final = ("attempts", "succeeded", "lapsed", "busy_s")
+_WORKER: Final = "store_id, worker, bucket, day"
+_SLO: Final = "store_id, bucket, queue, type, day, objective, threshold_s, target"
 
-_WORKER: Final = ["store_id", "worker", "bucket", "day"]
-_SLO: Final = ["store_id", "bucket", "queue", "type", "objective", "threshold_s", "target", "day"]
 
-
-def parts(news: News) -> DataFrame:
+def workers(asked: Asked) -> str:
     """Busy is what lies between a start and an end. When an attempt of a lost worker ended nobody knows: it is counted,
     and neither as busy nor as a sign of life later than its start."""
-    from pyspark.sql import functions as F
+    from taskharbor.pipeline.gold import number_of, sums, time_of
 
-    ended = F.col("outcome") != "lapsed"
-    return (
-        news.attempts.where("worker is not null and worker <> ''")
-        .groupBy("store_id", "worker", F.date_trunc("hour", "finished_at").alias("bucket"), "day")
-        .agg(
-            F.count("*").alias("attempts"),
-            F.count_if("success").alias("succeeded"),
-            F.count_if(F.col("outcome") == "lapsed").alias("lapsed"),
-            F.sum(F.when(ended, F.col("ran_s")).otherwise(0.0)).alias("busy_s"),
-            F.min("started_at").alias("first_at"),
-            F.max(F.when(ended, F.col("finished_at")).otherwise(F.col("started_at"))).alias("last_at"),
-        )
-    )
-
-
-def publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    added = rows.groupBy(*_WORKER).agg(
-        *(F.sum(name).alias(name) for name in ("attempts", "succeeded", "lapsed", "busy_s")),
-        F.min("first_at").alias("first_at"),
-        F.max("last_at").alias("last_at"),
-    )
-    span = (F.unix_micros("last_at") - F.unix_micros("first_at")) / 1e6
-    slots = F.when(span > 0, F.col("busy_s") / span).otherwise(0.0)
-    return added.select(
-        "*",
-        span.alias("span_s"),
-        slots.alias("busy_slots"),
-        (slots / F.greatest(F.ceil(slots), F.lit(1))).alias("busy_share"),
-        F.when(span > 0, F.col("succeeded") / span).otherwise(0.0).alias("throughput"),
-        (F.col("lapsed") / F.col("attempts")).alias("crash_rate"),
-    )
+    bucket, measured = time_of("hour", "hour"), f"{', '.join(_SUMS)}, first_at, last_at"
+    rows = f"""SELECT {asked.store_id} AS store_id, worker, {bucket} AS bucket, to_date({bucket}) AS day, {measured}
+        FROM (
+          SELECT worker, {number_of("hour", "finished_at")} AS hour, count(*) AS attempts,
+            count_if(success) AS succeeded, count_if(outcome = 'lapsed') AS lapsed,
+            sum(CASE WHEN outcome <> 'lapsed' THEN ran_s ELSE 0.0D END) AS busy_s, min(started_at) AS first_at,
+            max(CASE WHEN outcome <> 'lapsed' THEN finished_at ELSE started_at END) AS last_at
+          FROM {asked.attempts} WHERE worker IS NOT NULL AND worker <> '' GROUP BY 1, 2)"""
+    if asked.old is not None:
+        both = asked.both(f"SELECT {_WORKER}, {measured} FROM {asked.old}", rows)
+        rows = f"""SELECT {_WORKER}, {sums(_SUMS)}, min(first_at) AS first_at, max(last_at) AS last_at
+            FROM {both} GROUP BY {_WORKER}"""
+    return f"""SELECT *, busy_slots / greatest(ceil(busy_slots), 1) AS busy_share, lapsed / attempts AS crash_rate
+        FROM (SELECT *, CASE WHEN span_s > 0 THEN busy_s / span_s ELSE 0.0D END AS busy_slots,
+            CASE WHEN span_s > 0 THEN succeeded / span_s ELSE 0.0D END AS throughput
+          FROM (SELECT *, (unix_micros(last_at) - unix_micros(first_at)) / 1e6 AS span_s FROM ({rows})))"""
 
 
-def slo_parts(news: News) -> DataFrame:
-    from pyspark.sql import functions as F
+def slo(asked: Asked) -> str:
+    from taskharbor.pipeline.gold import number_of, time_of
 
-    counted = news.attempts.where(F.col("outcome").isin("succeeded", "retried", "dead", "lapsed"))
-    added = counted.groupBy(
-        "store_id", F.date_trunc("hour", "finished_at").alias("bucket"), "queue", "type", "day"
-    ).agg(
-        F.count_if(F.col("waited_s") <= _chosen(news.objectives, "wait_s")).alias("in_time"),
-        F.count_if("success").alias("succeeded"),
-        F.count("*").alias("total"),
-    )
-    promised = F.array(
-        F.struct(
-            F.lit("wait").alias("objective"),
-            _chosen(news.objectives, "wait_s").alias("threshold_s"),
-            _chosen(news.objectives, "wait_target").alias("target"),
-            F.col("in_time").alias("good"),
-        ),
-        F.struct(
-            F.lit("success").alias("objective"),
-            F.lit(0.0).alias("threshold_s"),
-            _chosen(news.objectives, "success_target").alias("target"),
-            F.col("succeeded").alias("good"),
-        ),
-    )
-    each = added.select("store_id", "bucket", "queue", "type", "day", "total", F.explode(promised).alias("promise"))
-    return each.select("store_id", "bucket", "queue", "type", "day", "total", "promise.*")
+    wait, target, success = (_chosen(asked.objectives, name) for name in ("wait_s", "wait_target", "success_target"))
+    rows = f"""SELECT {asked.store_id} AS store_id, bucket, queue, type, to_date(bucket) AS day, promise.objective,
+          promise.threshold_s, promise.target, promise.good, total FROM (
+          SELECT {time_of("hour", "hour")} AS bucket, queue, type, total, explode(array(
+            named_struct('objective', 'wait', 'threshold_s', {wait}, 'target', {target}, 'good', in_time),
+            named_struct('objective', 'success', 'threshold_s', 0.0D, 'target', {success}, 'good', succeeded)
+          )) AS promise FROM (
+            SELECT {number_of("hour", "finished_at")} AS hour, queue, type, count_if(waited_s <= {wait}) AS in_time,
+              count_if(success) AS succeeded, count(*) AS total
+            FROM {asked.attempts} WHERE outcome IN ('succeeded', 'retried', 'dead', 'lapsed') GROUP BY 1, 2, 3))"""
+    if asked.old is not None:
+        both = asked.both(f"SELECT {_SLO}, good, total FROM {asked.old}", rows)
+        rows = f"SELECT {_SLO}, sum(good) AS good, sum(total) AS total FROM {both} GROUP BY {_SLO}"
+    return f"""SELECT *, (1 - attainment) / (1 - target) AS burn_rate
+        FROM (SELECT *, good / total AS attainment FROM ({rows}))"""
 
 
-def slo_publish(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    added = rows.groupBy(*_SLO).agg(F.sum("good").alias("good"), F.sum("total").alias("total"))
-    return added.withColumn("attainment", F.col("good") / F.col("total")).withColumn(
-        "burn_rate", (1 - F.col("attainment")) / (1 - F.col("target"))
-    )
-
-
-def _chosen(objectives: tuple[Objective, ...], name: str) -> Column:
+def _chosen(objectives: tuple[Objective, ...], name: str) -> str:
     """The value of the first objective that fits the row; the last fits all."""
-    from pyspark.sql import functions as F
+    value = f"{getattr(objectives[-1], name)!r}D"
+    cases = [f"WHEN {_fits(each)} THEN {getattr(each, name)!r}D" for each in objectives[:-1]]
+    return f"CASE {' '.join(cases)} ELSE {value} END" if cases else value
 
-    value = F.lit(getattr(objectives[-1], name))
-    for each in reversed(objectives[:-1]):
-        fits = F.lit(True)
-        if each.queue is not None:
-            fits = fits & (F.col("queue") == each.queue)
-        if each.type is not None:
-            fits = fits & (F.col("type") == each.type)
-        value = F.when(fits, F.lit(getattr(each, name))).otherwise(value)
-    return value
+
+def _fits(objective: Objective) -> str:
+    from taskharbor.pipeline.gold import text
+
+    named = {"queue": objective.queue, "type": objective.type}
+    return " AND ".join(f"{name} = {text(value)}" for name, value in named.items() if value is not None) or "true"

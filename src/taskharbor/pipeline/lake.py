@@ -65,6 +65,8 @@ class Lake:
             )
         self.root: Final = Path(os.path.normpath(Path(text).absolute()))
         self.home: Final = self.root / HOME
+        self.opened: Final[dict[str, Any]] = {}
+        """Its Delta tables, as `delta.open_table` saw them last."""
 
     def __repr__(self) -> str:
         return f"Lake({str(self.root)!r})"

@@ -11,7 +11,7 @@ from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, SILVER_JOBS
 
 if TYPE_CHECKING:
     from taskharbor.pipeline.bronze import Batch
-    from taskharbor.pipeline.delta import DataFile
+    from taskharbor.pipeline.part_files import DataFile
     from taskharbor.pipeline.store import PipelineStore
 
 

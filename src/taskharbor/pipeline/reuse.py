@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.pipeline.delta import DataFile
 from taskharbor.pipeline.ended_ids import digests
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY, SILVER_JOBS
+from taskharbor.pipeline.part_files import DataFile
 
 if TYPE_CHECKING:
     from taskharbor.pipeline.ended_ids import EndedIds
@@ -29,6 +29,10 @@ class Reuse:
     """Whether an id may have had more than one life in this batch alone."""
     ending: Any
     """Digests of the ids whose jobs end with this batch."""
+
+
+NONE: Final = Reuse(frozenset(), frozenset(), False, None)
+"""For a batch whose jobs are in the lake already."""
 
 
 def look(lake: Lake, files: Sequence[DataFile], known: EndedIds) -> Reuse:

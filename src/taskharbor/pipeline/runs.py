@@ -182,8 +182,10 @@ def _own_session(spark: SparkSession) -> SparkSession:
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
     own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # Rows of several days are written side by side, instead of being sorted by day first.
-    own.conf.set("spark.sql.maxConcurrentOutputFileWriters", "64")
+    # What is written goes to Python in batches; larger ones than Spark's default cost less for each row.
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+    # We name every file that we read: to look at a few dozen of them takes no tasks.
+    own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000")
     return own
 
 

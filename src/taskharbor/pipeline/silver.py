@@ -3,42 +3,49 @@
 Most jobs are over with their first delivery, and the one fact says all about them. Only the others are put together
 from several facts, with what is known of them from earlier batches: that is kept in the partitions `live` and `dead`
 of silver/jobs, so that no run reads the finished jobs again.
+
+Expressions are written as SQL: each is one call to Java then, where columns made in Python are dozens.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
+from pyspark.sql.types import StructType
+
+from taskharbor.pipeline.delta import is_small
 from taskharbor.pipeline.fingerprint import error_class, fingerprint
 from taskharbor.pipeline.lake_schemas import ATTEMPTS, JOBS, REJECTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 OUTCOMES: Final = ("succeeded", "retried", "dead", "released", "snoozed", "cancelled", "lapsed", "expired")
 BURNED: Final = ("retried", "dead", "lapsed")
 STATUSES: Final = ("ready", "inflight", "done", "dlq", "expired", "cancelled")
+LIVE: Final = ("ready", "inflight")
 FINAL: Final = ("done", "expired", "cancelled")
 NEGATIVE_WAIT: Final = "claimed before it was due"
 LIVE_DAY: Final = "1970-01-01"
 _KEY: Final = ["store_id", "job_id"]
-_UNUSED: Final = ("started_at", "payload", "result", "meta", "progress", "day")
-"""Columns of bronze that silver has no use for, or has its own of."""
 
 
-def fault(reject_bad: bool = False) -> Column:
+def listed(names: Sequence[str]) -> str:
+    """Words of ours as a list of SQL."""
+    return "(" + ", ".join(f"'{name}'" for name in names) + ")"
+
+
+def fault(reject_bad: bool = False) -> str:
     """Why a fact cannot be used; null for one that can. With `reject_bad`, also what a check would stumble over."""
-    from pyspark.sql import functions as F
-
-    attempt = F.col("attempt_no").isNotNull()
-    found = (
-        F.when(F.col("job_id").isNull() | (F.col("job_id") == ""), "no job id")
-        .when(F.col("seq_no").isNull() | F.col("at").isNull(), "no position or no time")
-        .when(~F.coalesce(F.col("outcome").isin(*OUTCOMES), F.lit(False)), "unknown outcome")
-        .when(~F.coalesce(F.col("status").isin(*STATUSES), F.lit(False)), "unknown status")
-        .when(attempt & (F.col("claimed_at").isNull() | F.col("due_at").isNull()), "an attempt without its times")
-    )
-    return found.when(attempt & (F.col("claimed_at") < F.col("due_at")), NEGATIVE_WAIT) if reject_bad else found
+    negative = f"WHEN attempt_no IS NOT NULL AND claimed_at < due_at THEN '{NEGATIVE_WAIT}'" if reject_bad else ""
+    return f"""CASE
+        WHEN job_id IS NULL OR job_id = '' THEN 'no job id'
+        WHEN seq_no IS NULL OR `at` IS NULL THEN 'no position or no time'
+        WHEN NOT coalesce(outcome IN {listed(OUTCOMES)}, false) THEN 'unknown outcome'
+        WHEN NOT coalesce(status IN {listed(STATUSES)}, false) THEN 'unknown status'
+        WHEN attempt_no IS NOT NULL AND (claimed_at IS NULL OR due_at IS NULL) THEN 'an attempt without its times'
+        {negative} END"""
 
 
 def rejects(bronze: DataFrame, batch: int, run_id: str, reject_bad: bool = False) -> DataFrame:
@@ -46,7 +53,7 @@ def rejects(bronze: DataFrame, batch: int, run_id: str, reject_bad: bool = False
 
     kept = [name for name in bronze.columns if name not in ("payload", "result", "day")]
     return (
-        bronze.withColumn("reason", fault(reject_bad))
+        bronze.withColumn("reason", F.expr(fault(reject_bad)))
         .where("reason is not null")
         .select(
             "store_id",
@@ -62,138 +69,85 @@ def rejects(bronze: DataFrame, batch: int, run_id: str, reject_bad: bool = False
     )
 
 
-def seconds(later: Column, earlier: Column) -> Column:
-    from pyspark.sql import functions as F
+# When the wait of an attempt began: when its job was due, and never before the job was made. A backfill may be due long
+# before it is made. Only the fact with which a job ends says when that was; for others that could matter, an id that
+# holds a time (as ours do) tells. `greatest` passes over nulls.
+_MADE: Final = (
+    "coalesce(created_at, CASE WHEN delivery = 1 AND job_id RLIKE '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-' THEN "
+    "timestamp_millis(CAST(conv(concat(substring(job_id, 1, 8), substring(job_id, 10, 4)), 16, 10) AS bigint)) END)"
+)
+_WAITS_FROM: Final = "greatest(due_at, CASE WHEN made <= claimed_at THEN made END)"
+# A lease ended before anybody said that the attempt had begun: it lay in a worker that was lost.
+_NEVER_BEGAN: Final = "outcome = 'lapsed' AND started_at <= claimed_at"
 
-    return (F.unix_micros(later) - F.unix_micros(earlier)) / 1e6
+
+def _seconds(later: str, earlier: str) -> str:
+    return f"(unix_micros({later}) - unix_micros({earlier})) / 1e6"
 
 
-def waits_from() -> Column:
-    """When the wait of an attempt began: when its job was due, and never before the job was made.
+def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
+    """All facts, with `reason` where one cannot be used, and the start of each attempt put right.
 
-    A backfill may be due long before it is made. Only the fact with which a job ends says when that was; for others
-    that could matter, an id that holds a time (as ours do) tells.
+    That comes from the worker, whose clock may be off: it lies between the claim and the end, which the store timed.
+    `alone` is a fact that is the only one that its job ever had, and says that the job is over.
     """
     from pyspark.sql import functions as F
 
-    digits = F.concat(F.substring("job_id", 1, 8), F.substring("job_id", 10, 4))
-    dated = (F.col("delivery") == 1) & F.col("job_id").rlike("^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-")
-    from_id = F.when(dated, F.timestamp_millis(F.conv(digits, 16, 10).cast("long")))
-    made = F.coalesce("created_at", from_id)
-    return F.greatest("due_at", F.when(made <= F.col("claimed_at"), made))  # which passes over nulls
-
-
-def never_began() -> Column:
-    """Whether a lease ended before anybody said that the attempt had begun: it lay in a worker that was lost."""
-    from pyspark.sql import functions as F
-
-    return (F.col("outcome") == "lapsed") & (F.col("started_at") <= F.col("claimed_at"))
-
-
-def facts(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
-    """The usable facts, with the start of each attempt put right.
-
-    It comes from the worker, whose clock may be off: it lies between the claim and the end, which the store timed.
-    """
-    from pyspark.sql import functions as F
-
-    attempt = F.col("attempt_no").isNotNull()
-    started = F.least(F.greatest(F.coalesce("started_at", "claimed_at"), F.col("claimed_at")), F.col("at"))
-    timed = bronze.where(fault(reject_bad).isNull()).select(
-        *(name for name in bronze.columns if name not in _UNUSED),
-        F.when(attempt, started).alias("started_at"),
-        (attempt & F.col("outcome").isin(*BURNED)).alias("burned"),
-        error_class(F.col("error"), F.col("outcome")).alias("error_class"),
+    attempt = "attempt_no IS NOT NULL"
+    same = [
+        "seq_no", "job_id", "type", "queue", "tenant_id", "priority", "attempt_no", "delivery", "outcome", "status",
+        "error", "code", "worker", "due_at", "claimed_at", "created_at",
+    ]  # fmt: skip
+    known = bronze.selectExpr(
+        *same,
+        "`at` AS finished_at",
+        f"CASE WHEN {attempt} THEN "
+        "least(greatest(coalesce(started_at, claimed_at), claimed_at), `at`) END AS started_at",
+        f"{_MADE} AS made",
+        "coalesce(error, last_error) AS last_error",
+        f"{attempt} AND outcome IN {listed(BURNED)} AS burned",
+        "coalesce(final, false) AS final",
+        f"coalesce(final AND status IN {listed(FINAL)} AND delivery = if({attempt}, 1, 0), false) AS alone",
+        f"{fault(reject_bad)} AS reason",
     )
-    return timed.select(
+    kind = error_class(F.col("error"), F.col("outcome")).alias("error_class")
+    timed = known.select("*", kind).selectExpr(
         "*",
-        F.when(attempt, seconds(F.col("started_at"), waits_from())).alias("waited_s"),
-        F.when(attempt, F.when(never_began(), 0.0).otherwise(seconds(F.col("at"), F.col("started_at")))).alias("ran_s"),
-        F.when(attempt, seconds(F.col("at"), F.col("claimed_at"))).alias("held_s"),
-        fingerprint(F.col("error"), F.col("error_class")).alias("fingerprint"),
+        f"CASE WHEN {attempt} THEN {_seconds('started_at', _WAITS_FROM)} END AS waited_s",
+        f"CASE WHEN {attempt} THEN CASE WHEN {_NEVER_BEGAN} THEN 0.0D "
+        f"ELSE {_seconds('finished_at', 'started_at')} END END AS ran_s",
+        f"CASE WHEN {attempt} THEN {_seconds('finished_at', 'claimed_at')} END AS cost_s",
+        "outcome = 'succeeded' AS success",
+        "to_date(finished_at) AS day",
     )
-
-
-def attempts(facts: DataFrame, batch: int) -> DataFrame:
-    """One row for each attempt that ended."""
-    from pyspark.sql import functions as F
-
-    made = {
-        "batch": F.lit(batch).cast("long"),
-        "success": F.col("outcome") == "succeeded",
-        "finished_at": F.col("at"),
-        "day": F.to_date("at"),
-    }
-    columns = [made[name].alias(name) if name in made else F.col(name) for name in ATTEMPTS.fieldNames()]
-    return facts.where("attempt_no is not null").select(*columns)
+    printed = timed.select("*", fingerprint(F.col("error"), F.col("error_class")).alias("fingerprint"))
+    return printed.selectExpr(
+        *(name for name in ATTEMPTS.fieldNames() if name not in ("store_id", "batch")),
+        "cost_s",
+        "CASE WHEN success THEN 0.0D ELSE ran_s END AS wasted_s",
+        "last_error",
+        "created_at",
+        "final",
+        "alone",
+        "reason",
+    )
 
 
 # --- Jobs --------------------------------------------------------------------------------------------------------
 
-
-def alone() -> Column:
-    """Whether a fact is the only one that its job ever had."""
-    from pyspark.sql import functions as F
-
-    first = F.when(F.col("attempt_no").isNotNull(), F.col("delivery") == 1).otherwise(F.col("delivery") == 0)
-    return F.col("final") & first
-
-
-def simple_jobs(facts: DataFrame, batch: int, not_alone: DataFrame | None = None) -> DataFrame:
-    """The jobs that are over with their only fact; without those of `not_alone`, whose ids were in use before."""
-    only = facts.where(alone())
-    return _placed(_parts(only if not_alone is None else only.join(not_alone, "job_id", "left_anti"), batch))
-
-
-def _others(facts: DataFrame, not_alone: DataFrame | None) -> DataFrame:
-    others = facts.where(~alone())
-    if not_alone is None:
-        return others
-    return others.unionByName(facts.where(alone()).join(not_alone, "job_id", "left_semi").select(*facts.columns))
-
-
-def _parts(facts: DataFrame, batch: int) -> DataFrame:
-    """What one fact says about its job, in the columns that add up over facts."""
-    from pyspark.sql import functions as F
-
-    attempt = F.col("attempt_no").isNotNull()
-    zero = F.lit(0.0)
-    return facts.select(
-        "store_id",
-        F.lit(batch).cast("long").alias("batch"),
-        F.when(F.col("created_at").isNotNull(), F.lit(batch).cast("long")).alias("known_batch"),
-        "job_id",
-        "type",
-        "queue",
-        "tenant_id",
-        "priority",
-        "status",
-        attempt.cast("long").alias("attempts"),
-        F.col("burned").cast("long").alias("failures"),
-        F.col("delivery").alias("deliveries"),
-        F.coalesce("waited_s", zero).alias("waited_s"),
-        F.coalesce("ran_s", zero).alias("ran_s"),
-        F.coalesce("held_s", zero).alias("cost_s"),
-        F.when(F.col("outcome") == "succeeded", zero).otherwise(F.coalesce("ran_s", zero)).alias("wasted_s"),
-        "code",
-        F.coalesce("error", "last_error").alias("last_error"),
-        "fingerprint",
-        "created_at",
-        F.col("started_at").alias("first_started_at"),
-        F.col("at").alias("last_at"),
-        F.when(F.col("status").isin("ready", "inflight"), F.lit(None)).otherwise(F.col("at")).alias("ended_at"),
-        "seq_no",
-    )
+PARTS: Final = StructType([field for field in JOBS.fields if field.name not in ("ended_at", "state", "day")])
+"""What one fact says about its job, or is known of one, in columns that add up over facts."""
 
 
 def _placed(jobs: DataFrame) -> DataFrame:
-    """With the partition that each job belongs to."""
-    from pyspark.sql import functions as F
-
-    live, status = F.col("status").isin("ready", "inflight"), F.col("status")
-    state = F.when(live, "live").when(status == "dlq", "dead").otherwise("final").alias("state")
-    day = F.when(live, F.lit(LIVE_DAY).cast("date")).otherwise(F.to_date("last_at")).alias("day")
-    return jobs.select(*JOBS.fieldNames()[:-2], state, day)
+    """With what follows from the status: when the job ended, and the partition that it belongs to."""
+    live = f"status IN {listed(LIVE)}"
+    follows = {
+        "ended_at": f"CASE WHEN {live} THEN NULL ELSE last_at END AS ended_at",
+        "state": f"CASE WHEN {live} THEN 'live' WHEN status = 'dlq' THEN 'dead' ELSE 'final' END AS state",
+        "day": f"CASE WHEN {live} THEN DATE'{LIVE_DAY}' ELSE to_date(last_at) END AS day",
+    }
+    return jobs.selectExpr(*(follows.get(name, name) for name in JOBS.fieldNames()))
 
 
 def together(first: DataFrame, second: DataFrame) -> DataFrame:
@@ -202,39 +156,31 @@ def together(first: DataFrame, second: DataFrame) -> DataFrame:
     return both.coalesce(1) if is_small(first.sparkSession) else both
 
 
-def is_small(spark: SparkSession) -> bool:
-    """Whether the session was set up for a small batch."""
-    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
+def pieces_of(others: DataFrame, known: DataFrame) -> DataFrame:
+    """Facts of jobs, and what is known of jobs, together."""
+    return together(known.drop("ended_at", "state", "day"), others)
 
 
-def _pieces(facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None) -> DataFrame:
-    return together(known.select(*JOBS.fieldNames()[:-2]), _parts(_others(facts, not_alone), batch))
-
-
-def merged_jobs(
-    facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None = None, *, lives: bool = False
-) -> DataFrame:
-    """The other jobs: their facts of this batch, added to what is known of them; and those known that nothing new is
-    said of, as they are. With `lives`, some ids may have been used again: their latest job counts."""
-    from pyspark.sql import functions as F
-
-    pieces = _pieces(facts, known, batch, not_alone)
+def merged_jobs(pieces: DataFrame, *, lives: bool = False) -> DataFrame:
+    """The jobs that have several pieces, or are not over: their facts of this batch, added to what is known of them;
+    and those known that nothing new is said of, as they are. With `lives`, some ids may have been used again: their
+    latest job counts."""
     pieces = latest_life(pieces) if lives else pieces
-    latest = [
-        "type", "queue", "tenant_id", "priority", "status", "code", "last_error", "fingerprint", "last_at", "ended_at",
-    ]  # fmt: skip
-    sums = ["attempts", "failures", "waited_s", "ran_s", "cost_s", "wasted_s"]
-    merged = pieces.groupBy(*_KEY).agg(
-        F.max("batch").alias("batch"),
-        F.min("known_batch").alias("known_batch"),
-        *(F.max_by(name, "seq_no").alias(name) for name in latest),
-        *(F.sum(name).alias(name) for name in sums),
-        F.max("deliveries").alias("deliveries"),
-        F.min("created_at").alias("created_at"),
-        F.min("first_started_at").alias("first_started_at"),
-        F.max("seq_no").alias("seq_no"),
-    )
-    return _placed(merged)
+    latest = ("type", "queue", "tenant_id", "priority", "status", "code", "last_error", "fingerprint", "last_at")
+    sums = ("attempts", "failures", "waited_s", "ran_s", "cost_s", "wasted_s")
+    columns = [
+        *_KEY,
+        "max(batch) AS batch",
+        "min(known_batch) AS known_batch",
+        *(f"max_by({name}, seq_no) AS {name}" for name in latest),
+        *(f"sum({name}) AS {name}" for name in sums),
+        "max(deliveries) AS deliveries",
+        "min(created_at) AS created_at",
+        "min(first_started_at) AS first_started_at",
+        "max(seq_no) AS seq_no",
+    ]
+    sql = f"SELECT {', '.join(columns)} FROM {{pieces}} GROUP BY {', '.join(_KEY)}"
+    return _placed(pieces.sparkSession.sql(sql, pieces=pieces))
 
 
 _BORN: Final = "born_at"
@@ -268,44 +214,10 @@ def latest_life(pieces: DataFrame) -> DataFrame:
     return _lives(pieces).where(F.col("seq_no") >= F.col(_BORN)).drop(_BORN)
 
 
-def superseded(facts: DataFrame, known: DataFrame, batch: int, not_alone: DataFrame | None) -> int:
+def superseded(pieces: DataFrame) -> int:
     """The attempts of earlier lives, which the jobs do not count any more. They are in silver/attempts as before."""
     from pyspark.sql import functions as F
 
-    early = _lives(_pieces(facts, known, batch, not_alone)).where(F.col("seq_no") < F.col(_BORN))
+    early = _lives(pieces).where(F.col("seq_no") < F.col(_BORN))
     [row] = early.agg(F.coalesce(F.sum("attempts"), F.lit(0)).alias("attempts")).collect()
     return int(row["attempts"])
-
-
-def _hour(time: str) -> Column:
-    """Hours since 1970."""
-    from pyspark.sql import functions as F
-
-    return F.floor(F.unix_seconds(time) / 3600)
-
-
-def profile(bronze: DataFrame, reject_bad: bool = False) -> dict[str, Any]:
-    """Everything the later steps and the checks must know about a batch beforehand, in one pass over it."""
-    from pyspark.sql import functions as F
-
-    # Judged once for each row; what is counted then only looks at the judgement.
-    judged = bronze.select(
-        "at", "created_at", "claimed_at", "due_at", F.col("final").alias("is_final"),
-        fault(reject_bad).isNull().alias("usable"),
-        F.col("attempt_no").isNotNull().alias("attempt"),
-        (~alone()).alias("other"),
-    )  # fmt: skip
-    usable = F.col("usable")
-    attempt, other = usable & F.col("attempt"), usable & F.col("other")
-    row = judged.agg(
-        F.count("*").alias("rows"),
-        F.count_if(~usable).alias("rejected"),
-        F.count_if(attempt).alias("attempts"),
-        F.count_if(usable & F.col("is_final")).alias("final"),
-        F.count_if(other).alias("other"),
-        F.collect_set(F.when(usable, _hour("at"))).alias("ended"),
-        F.collect_set(F.when(usable, _hour("created_at"))).alias("created"),
-        F.count_if(attempt & (F.col("claimed_at") < F.col("due_at"))).alias("negative_waits"),
-    ).first()
-    assert row is not None
-    return row.asDict()

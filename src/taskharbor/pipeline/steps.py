@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.pipeline import audit, delta, quality, reuse, silver
+from taskharbor.pipeline import audit, delta, few_rows, quality, reuse, silver, silver_files
 from taskharbor.pipeline.bronze import Batch, files_of_batch, new_tag
-from taskharbor.pipeline.delta import DataFile
 from taskharbor.pipeline.ended_ids import EndedIds
 from taskharbor.pipeline.gold import WHOLE_DAY, GoldTable, News, gold_tables, merged
 from taskharbor.pipeline.lake import Lake
@@ -27,7 +26,10 @@ from taskharbor.pipeline.lake_schemas import (
     SILVER_REJECTS,
     TableSpec,
 )
+from taskharbor.pipeline.part_files import DataFile
 from taskharbor.pipeline.quality import Check, QualityFailed
+from taskharbor.pipeline.reuse import Reuse
+from taskharbor.pipeline.silver_files import Laid, Layout
 from taskharbor.pipeline.slo import DEFAULT, Objective
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ class _Change:
     add: Sequence[DataFile]
     remove: Sequence[DataFile] = ()
     note: Mapping[str, Any] = field(default_factory=dict)
-    done: bool = False
-    """An earlier run made this commit."""
     first: Callable[[], None] | None = None
     """To be done right before the commit; once more is no harm."""
 
@@ -79,75 +79,87 @@ class Steps:
         """Bring the batch through. Raises QualityFailed, with silver and gold as they were."""
         taken_in = self._files(BRONZE_HISTORY)
         bronze = self._frame(BRONZE_HISTORY, taken_in)
-        self.profile = silver.profile(bronze, self.reject_bad)
-        facts = silver.facts(bronze, self.reject_bad)
         self.progress("silver")
         with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
             in_store = pool.submit(quality.store_rows, self.store, self.batch)
-            jobs = pool.submit(self._jobs, facts)
             doubled = pool.submit(quality.duplicates, self.lake, taken_in)
-            attempts = pool.submit(self._attempts, facts, bronze)
-            changes = [*attempts.result(), jobs.result()]
-            self.checks = quality.checks(
-                self.batch, self.profile, doubled.result(), jobs.result().note["totals"], in_store.result()
-            )
+            changes, totals = self._silver(bronze, taken_in)
+            self.checks = quality.checks(self.batch, self.profile, doubled.result(), totals, in_store.result())
         if not all(check.passed for check in self.checks):
             self._audit(passed=False)
             raise QualityFailed(self.checks, self.batch.number)
         for change in changes:
             self._commit(change)
         self.progress("gold")
-        news = News(self._frame(SILVER_ATTEMPTS, self._files(SILVER_ATTEMPTS)), self._known_jobs(), self.objectives)
-        with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
-            for each in [pool.submit(self._gold, table, news) for table in gold_tables()]:
-                each.result()
+        news = News(
+            self.batch.store_id,
+            self._frame(SILVER_ATTEMPTS, self._files(SILVER_ATTEMPTS)),
+            self._known_jobs(),
+            self.objectives,
+        )
+        try:
+            with ThreadPoolExecutor(AT_ONCE, "taskharbor-lake") as pool:
+                for each in [pool.submit(self._gold, table, news) for table in gold_tables()]:
+                    each.result()
+        finally:
+            news.forget()
         self._audit(passed=True)
         return self.checks
 
     # --- silver ----------------------------------------------------------------------------------------------------
 
-    def _attempts(self, facts: DataFrame, bronze: DataFrame) -> list[_Change]:
+    def _silver(self, bronze: DataFrame, taken_in: Sequence[DataFile]) -> tuple[list[_Change], dict[str, int]]:
+        """What is to become of the tables of silver, and what that changes in the counts of jobs."""
+        number, store_id = self.batch.number, self.batch.store_id
+        tags = [None if self._has(spec) else new_tag(store_id, number) for spec in (SILVER_ATTEMPTS, SILVER_JOBS)]
+        ended = EndedIds(self.lake, store_id, number)
+        reused = reuse.look(self.lake, taken_in, ended) if tags[1] is not None else reuse.NONE
+        layout = Layout(
+            str(self.lake.root), store_id, number, tags[0], tags[1], new_tag(store_id, number), reused.not_alone
+        )
+        laid = silver_files.write(silver.judged(bronze, self.reject_bad), layout)
+        self.profile = laid.profile
         changes = []
-        number = self.batch.number
-        if self.profile["rejected"] and not self._has(SILVER_REJECTS):
+        if laid.profile["rejected"] and not self._has(SILVER_REJECTS):
             rows = silver.rejects(bronze, number, self.run_id, self.reject_bad)
             changes.append(_Change(SILVER_REJECTS, self._written(SILVER_REJECTS, rows)))
-        if not self._has(SILVER_ATTEMPTS):
-            files = self._written(SILVER_ATTEMPTS, silver.attempts(facts, number)) if self.profile["attempts"] else []
-            changes.append(_Change(SILVER_ATTEMPTS, files))
-        return changes
-
-    def _jobs(self, facts: DataFrame) -> _Change:
-        number = self.batch.number
-        table = delta.open_table(self.lake, SILVER_JOBS)
-        if self._has(SILVER_JOBS):
-            note = delta.last_note(self.lake, SILVER_JOBS, self.batch.store_id, number)
+        if layout.attempts is not None:
+            changes.append(_Change(SILVER_ATTEMPTS, laid.attempts))
+        if layout.jobs is None:
+            note = delta.last_note(self.lake, SILVER_JOBS, store_id, number)
             assert note is not None, "it is kept, and the log is cleaned only when nothing is under way"
-            return _Change(SILVER_JOBS, [], note=note, done=True)
-        ended = EndedIds(self.lake, self.batch.store_id, number)
-        reused = reuse.look(self.lake, self._files(BRONZE_HISTORY), ended)
-        not_alone = self._ids(reused.not_alone) if reused.not_alone else None
+            return changes, note["totals"]
+        files, remove, totals = self._jobs(laid, reused)
+        silver_files.forget_others(self.lake, layout)
+        change = _Change(SILVER_JOBS, files, remove, {"totals": totals}, first=lambda: ended.add(reused.ending))
+        return [*changes, change], totals
+
+    def _jobs(self, laid: Laid, reused: Reuse) -> tuple[list[DataFile], list[DataFile], dict[str, int]]:
+        """Files of silver/jobs to come and to go. Jobs with a single fact are written; the others are put together."""
+        if not laid.others:
+            return laid.jobs, [], quality.job_totals(self.lake, laid.jobs, [])
         lives = bool(reused.ended) or reused.within
-        remove: list[DataFile] = []
-        known: DataFrame | None = None
-        rows = silver.simple_jobs(facts, number, not_alone)
-        if self.profile["other"] or not_alone is not None:
-            remove, over, gone = self._known_files(delta.files_of(table, SILVER_JOBS), reused.ended)
-            known = self._frame(SILVER_JOBS, remove)
-            if over:
-                # Of finished jobs only those whose ids are in use again: the files may be large.
-                rest, ids = self._frame(SILVER_JOBS, over), self._ids(gone)
-                mine = rest["store_id"] == self.batch.store_id
-                known = known.unionByName(rest.where(mine).join(ids, "job_id", "left_semi").select(*known.columns))
-                rows = rows.unionByName(rest.where(~mine).select(*rows.columns))
-                rows = rows.unionByName(rest.where(mine).join(ids, "job_id", "left_anti").select(*rows.columns))
-                remove = [*remove, *over]
-            rows = rows.unionByName(silver.merged_jobs(facts, known, number, not_alone, lives=lives))
-        files = self._written(SILVER_JOBS, rows)
+        table = delta.open_table(self.lake, SILVER_JOBS)
+        remove, over, gone = self._known_files(delta.files_of(table, SILVER_JOBS), reused.ended)
+        known = self._frame(SILVER_JOBS, remove)
+        kept = None
+        if over:
+            # Of finished jobs only those whose ids are in use again: the files may be large.
+            rest, ids = self._frame(SILVER_JOBS, over), self._ids(gone)
+            mine = rest["store_id"] == self.batch.store_id
+            known = known.unionByName(rest.where(mine).join(ids, "job_id", "left_semi").select(*known.columns))
+            unchanged = rest.where(mine).join(ids, "job_id", "left_anti").select(*rest.columns)
+            kept = rest.where(~mine).unionByName(unchanged)
+            remove = [*remove, *over]
+        places = [self.lake.path(SILVER_JOBS) / each.path for each in laid.others]
+        others = delta.parquet(self.spark, silver.PARTS, places)
+        pieces = silver.pieces_of(others, known)
+        rows = silver.merged_jobs(pieces, lives=lives)
+        files = [*laid.jobs, *self._written(SILVER_JOBS, rows if kept is None else rows.unionByName(kept))]
         totals = quality.job_totals(self.lake, files, remove)
-        if lives and known is not None and totals["attempts"] != self.profile["attempts"]:
-            totals["superseded"] = silver.superseded(facts, known, number, not_alone)
-        return _Change(SILVER_JOBS, files, remove, {"totals": totals}, first=lambda: ended.add(reused.ending))
+        if lives and totals["attempts"] != self.profile["attempts"]:
+            totals["superseded"] = silver.superseded(pieces)
+        return files, remove, totals
 
     def _known_files(
         self, files: Sequence[DataFile], ended: frozenset[str]
@@ -212,14 +224,15 @@ class Steps:
         return files_of_batch(self.lake, spec, self.batch.store_id, self.batch.number)
 
     def _frame(self, spec: TableSpec, files: Sequence[DataFile]) -> DataFrame:
+        # Bronze has payloads, which are read only where they are needed.
+        if spec is not BRONZE_HISTORY and delta.is_small(self.spark) and few_rows.are_few(files):
+            return few_rows.frame(self.spark, self.lake, spec, files)
         return delta.frame(self.spark, self.lake, spec, files)
 
     def _written(self, spec: TableSpec, rows: DataFrame) -> list[DataFile]:
         return delta.write(rows, self.lake, spec, new_tag(self.batch.store_id, self.batch.number))
 
     def _commit(self, change: _Change, *, taken_in: bool = True) -> None:
-        if change.done:
-            return
         self.allowed()
         if change.note:
             delta.keep_note(self.lake, change.spec, self.batch.store_id, self.batch.number, change.note)
