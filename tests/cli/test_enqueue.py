@@ -87,6 +87,7 @@ def test_a_job_that_waits_is_replaced_put_off_or_named_in_an_error(run: Run, dri
         (["x", "--unique-for", "1h"], "--unique or --key"),
         (["x", "--on-duplicate", "replace"], "--unique or --key"),
         (["x", "--unique", "a,,b"], "list of names"),
+        (["x", '{"customer": 1}', "--unique", "custmer"], "no such argument; it has customer"),
         (["x", "--unique", "args", "--while", "asleep"], "states of a job"),
         (["x", "--debounce", "1h", "--delay", "1h"], "says when by itself"),
         (["x", "--throttle", "1h", "--while", "ready"], "leave that out"),

@@ -153,5 +153,7 @@ def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespa
     if arguments.json:
         print_json({"id": answer.id, "existed": answer.existed})
     else:
-        print(f"{answer.id} was there already" if answer.existed else f"{answer.id} enqueued in {job.queue}")
+        replaced = ", and is what this one says now unless it had begun" if job.on_duplicate == "replace" else ""
+        there = f"{answer.id} was there already{replaced}"
+        print(there if answer.existed else f"{answer.id} enqueued in {job.queue}")
     return 0
