@@ -22,11 +22,16 @@ class Refused extends Error {
   }
 }
 
+/** The job's own `timeout` is over. The server does not watch it: whoever runs the job does. */
+class TimedOut extends Error {}
+
 const pause = (ms, signal) =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
   });
+
+const LONGEST_MS = 2 ** 31 - 1; // of a timer; a longer one would go off at once
 
 export class Worker {
   /**
@@ -103,17 +108,32 @@ export class Worker {
   async work(lease) {
     const context = new Context(this, lease);
     const beat = setInterval(() => context.extend(), (this.leaseFor * 1000) / 3);
+    const handler = async () => this.handlers[lease.job.type](lease.job.payload, context);
+    let timer;
     let ending;
     try {
-      const result = await this.handlers[lease.job.type](lease.job.payload, context);
+      const result = await Promise.race([
+        handler(),
+        new Promise((_, reject) => {
+          const { timeout } = lease.job;
+          if (timeout === null || timeout * 1000 > LONGEST_MS) return;
+          timer = setTimeout(() => reject(new TimedOut(`timed out after ${timeout} s`)), timeout * 1000);
+        }),
+      ]);
       ending = context.signal.aborted ? ["release", {}] : ["ack", { result: result ?? null }];
     } catch (error) {
-      if (context.signal.aborted) ending = ["release", {}];
+      if (error instanceof TimedOut) {
+        // A promise cannot be broken off: the handler is told to stop, and whatever it still does is not waited for.
+        ending = ["retry", { error: error.message }];
+        context.controller.abort(error);
+      } else if (context.signal.aborted) ending = ["release", {}];
       else if (error instanceof Unrecoverable) ending = ["fail", { reason: error.message }];
       else if (error instanceof Snooze) ending = ["release", { delay: error.seconds }];
       else ending = ["retry", { error: String(error?.stack ?? error) }];
     } finally {
       clearInterval(beat);
+      clearTimeout(timer);
+      context.over = true;
     }
     if (!context.lost) await this.settle(lease, ...ending);
   }
@@ -162,8 +182,10 @@ export class Context {
     /** Rises with every delivery of the job: for fencing effects elsewhere. */
     this.fence = lease.fence;
     this.lost = false;
+    /** Whether the attempt has ended, and the lease is no longer to be extended. */
+    this.over = false;
     this.controller = new AbortController();
-    /** Aborted when the job is to stop: it was cancelled, or the lease was lost. */
+    /** Aborted when the job is to stop: it was cancelled, its timeout is over, or the lease was lost. */
     this.signal = this.controller.signal;
   }
 
@@ -173,6 +195,7 @@ export class Context {
   }
 
   async extend(progress) {
+    if (this.over) return;
     try {
       const lease = await this.worker.post(this.worker.path(this.lease, "extend"), {
         token: this.lease.token,

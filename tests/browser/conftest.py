@@ -32,7 +32,8 @@ def executable() -> str | None:
     return found() or (found() if install("chromium") else None)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as Playwright runs, its event loop does, and no other test could start one.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api")
     path = executable()
@@ -68,7 +69,8 @@ def open_page(chromium: Browser, server: Served) -> Iterator[Opened]:
     complaints: list[str] = []
 
     def hear(said: ConsoleMessage) -> None:
-        if said.type in ("error", "warning") and "status of 401" not in said.text:  # a wrong token, which is told
+        told = "status of 401" in said.text or "status of 422" in said.text  # a wrong token, a form that is refused
+        if said.type in ("error", "warning") and not told:
             complaints.append(said.text)
 
     def opened(path: str = "/", *, secret: str | None = None, log_in: bool = True, **options: object) -> Page:

@@ -159,6 +159,45 @@ def test_a_queue_is_paused_by_keyboard_alone(server: Served, open_page: Any) -> 
     assert page.evaluate("document.activeElement.textContent") == "Limit…"
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_form_that_is_refused_says_why_and_stays_as_it_was(server: Served, open_page: Any, width: int) -> None:
+    server.driver.enqueue([NewJob("email.send", b"{}", "mail")])
+    page = open_page("/queues", viewport={"width": width, "height": 740})
+    page.get_by_text("Limit…").click()
+    pop = page.locator(".pop")
+    expect(pop).to_be_in_viewport(ratio=1)
+    box = pop.bounding_box()
+    corners = [(box["x"] + dx, box["y"] + dy) for dx in (6, box["width"] - 6) for dy in (6, box["height"] - 6)]
+    hidden = "([x, y]) => document.elementFromPoint(x, y)?.closest('.pop') === null"
+    assert not any(page.evaluate(hidden, corner) for corner in corners), "all of it lies over the page"
+    page.get_by_label("Starts a second").fill("fast")
+    held: list[Any] = []
+    page.route("**/queues/limit", lambda route: held.append(route))  # noqa: PLW0108  # playwright marks what it is given, and a method cannot be marked
+    button = pop.get_by_role("button", name="Set")
+    button.click()
+    expect(button).to_be_disabled()
+    expect(button).to_have_attribute("aria-busy", "true")
+    held[0].continue_()
+    expect(page.locator("#said")).to_contain_text("That cannot be done: A rate is a number of jobs a second")
+    expect(page.locator("#said")).to_be_focused()
+    expect(page.locator("#said")).to_be_in_viewport()
+    expect(button).to_be_enabled()
+    expect(page).to_have_url(re.compile("/queues$"))
+    page.unroute("**/queues/limit")
+    page.get_by_label("Starts a second").fill("5")
+    button.click()
+    expect(page.locator("#said")).to_have_text("mail is limited.")
+    assert [each.rate for each in server.driver.get_limits()] == [5.0]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (360, 740)])
+def test_the_login_and_errors_stand_in_the_middle(open_page: Any, width: int, height: int) -> None:
+    page = open_page("/login", log_in=False, viewport={"width": width, "height": height})
+    box = page.locator("main").bounding_box()
+    assert abs(box["x"] + box["width"] / 2 - width / 2) < 10
+    assert abs(box["y"] + box["height"] / 2 - height / 2) < 10
+
+
 def _tab_to(page: Any, words: str) -> None:
     for _ in range(40):
         page.keyboard.press("Tab")

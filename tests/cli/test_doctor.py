@@ -16,7 +16,7 @@ from taskharbor import Harbor
 from taskharbor.cli import doctor_files
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
-from taskharbor.core.model import NewJob
+from taskharbor.core.model import NewJob, Schedule
 from taskharbor.drivers import open_driver
 
 Run = Callable[..., Any]
@@ -79,6 +79,13 @@ def test_what_was_forgotten_is_a_warning(run: Run, driver: Driver) -> None:
     for check in ("workers", "leases", "paused queues", "DLQ"):
         assert levels(found)[check] == "warning"
         assert cures(found)[check]
+
+
+def test_workers_over_rest_never_lead_and_that_matters_only_to_schedules(run: Run, driver: Driver) -> None:
+    driver.heartbeat(Worker("rest:node-1", version="rest"))
+    assert levels(run("doctor"))["leader"] == "ok"
+    driver.put_schedule(Schedule("nightly", "@daily", "a"))
+    assert levels(run("doctor"))["leader"] == "warning"
 
 
 def test_workers_without_a_leader_are_a_warning(run: Run, driver: Driver) -> None:

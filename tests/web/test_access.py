@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.web.serving import Served, served
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob, Schedule
 from taskharbor.core.tokens import Role
+from taskharbor.web.api.bulk import MOST_LINES
 
 BODIES: dict[str, Any] = {
     # What each operation is sent, so that nothing but the token can be wrong with it.
@@ -201,6 +204,8 @@ def test_without_any_token_everybody_here_may_do_everything_until_there_is_one(d
         {"Host": "[::1"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec-Fetch-Site": "Cross-Site"},
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
@@ -213,3 +218,33 @@ def test_without_tokens_no_page_from_elsewhere_gets_through(driver: Driver, head
             assert client.get("/api/v1/jobs", headers=headers).status_code == 403
         assert client.get("/api/v1/jobs", headers={"Host": f"localhost:{server.port}"}).status_code == 200
         assert driver.count() == 0
+
+
+def test_a_token_revoked_while_a_request_waits_is_given_no_work(server: Served) -> None:
+    secret = server.secret("acme", Role.WORKER)
+    with ThreadPoolExecutor(1) as pool, server.with_token(secret) as client:
+        waiting = pool.submit(client.post, "/api/v1/leases", json={"queues": ["late"], "wait": 10}, timeout=20)
+        while not server.app.state.doorbells._bells:
+            time.sleep(0.01)
+        server.driver.revoke_token(secret.split("_")[1])
+        server.driver.enqueue([NewJob("a", queue="late", tenant_id="acme")])
+        assert waiting.result(20).status_code == 401
+    assert server.driver.counts()["ready"] == 1
+
+
+def test_a_token_revoked_while_a_body_comes_ends_it(server: Served) -> None:
+    secret = server.secret("acme", Role.PRODUCER)
+
+    def lines() -> Iterator[bytes]:
+        yield b'{"type": "a"}\n' * MOST_LINES
+        while server.driver.counts()["ready"] < MOST_LINES:
+            time.sleep(0.01)
+        server.driver.revoke_token(secret.split("_")[1])
+        yield b'{"type": "a"}\n' * MOST_LINES
+
+    with server.with_token(secret) as client:
+        answer = client.post(
+            "/api/v1/jobs/bulk", content=lines(), headers={"content-type": "application/x-ndjson"}, timeout=30
+        )
+    assert (answer.status_code, answer.json()["enqueued"]) == (401, MOST_LINES)
+    assert server.driver.counts()["ready"] == MOST_LINES

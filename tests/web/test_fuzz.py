@@ -196,7 +196,7 @@ def _be_quick(case: Case) -> None:
 
 def _agree(case: Case) -> None:
     """What one field says about another stands in no schema."""
-    if isinstance(case.body, dict) and {"key", "on_duplicate"} & case.body.keys():
+    if isinstance(case.body, dict) and {"key", "unique", "on_duplicate"} & case.body.keys():
         case.headers.pop("idempotency-key", None)
         case.body["key"] = case.body.get("key") or "a key"
     if isinstance(case.body, dict) and case.body.get("expires_at"):

@@ -110,6 +110,8 @@ BAD_BODIES: list[tuple[bytes, int]] = [
     (b'{"type": "a", "meta": {"a": 1}}', 422),
     (b'{"type": "a", "meta": {"a": "' + b"x" * 20_000 + b'"}}', 422),
     (b'{"type": "a", "unique": ["colour"]}', 422),
+    (b'{"type": "a", "unique": ["queue"]}', 422),
+    (b'{"type": "a", "on_duplicate": "return"}', 422),
     (b'{"type": "a", "on_duplicate": "replace"}', 422),
     (b'{"type": "a", "payload": "' + b"x" * 1_048_577 + b'"}', 413),
     (b'{"type": "a", "payload": "' + b"x" * 1_200_000 + b'"}', 413),

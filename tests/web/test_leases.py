@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-from tests.web.serving import Served
+from tests.web.serving import Served, served
 
+from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
 from taskharbor.core.model import NewJob, Status
 from taskharbor.web.api import shapes
+from taskharbor.web.api.schemas import LeaseRequest
+from taskharbor.web.registering import Registry
 
 
 @pytest.fixture
@@ -209,3 +214,83 @@ def test_a_worker_that_hung_up_is_given_nothing(server: Served) -> None:
     (job_id,) = enqueue(server)
     (lease,) = reserve(server.client("acme", "worker"), wait=5)
     assert (lease["id"], lease["fence"]) == (job_id, server.driver.get(job_id).deliveries)
+
+
+def test_a_worker_with_a_name_is_listed_with_what_it_asks_for(server: Served, worker: httpx.Client) -> None:
+    reserve(worker, worker="node-1", queues=["mail", "default"], types=["a", "b"], limit=7)
+    reserve(server.client(role="worker"), worker="node-1")
+    reserve(worker)
+    listed = {each["id"]: each for each in server.client().get("/api/v1/workers").json()["workers"]}
+    assert listed.keys() == {"rest:acme/node-1", "rest:node-1"}
+    told = listed["rest:acme/node-1"]
+    assert (told["slots"], told["version"], told["meta"], told["alive"]) == (7, "rest", {"types": "a,b"}, True)
+    assert set(told["queues"]) == {"default", "mail"}
+    assert listed["rest:node-1"]["meta"] == {"types": "*"}
+    assert server.client().get("/api/v1/stats").json()["workers"] == {"alive": 2, "silent": 0, "slots": 8}
+
+
+@pytest.mark.parametrize("name", ["node-1", "rest:node-1", "rest:rest:node-1"])
+def test_a_worker_that_is_silent_for_long_keeps_its_leases(server: Served, worker: httpx.Client, name: str) -> None:
+    (job_id,) = enqueue(server)
+    (lease,) = reserve(worker, worker=name, lease_for=600)
+    for other in ("node-1", "rest:node-1"):  # names that look like the id of another
+        reserve(server.client(role="worker"), worker=other)
+    later = server.driver.now() + timedelta(minutes=5)
+    found = server.driver.recover(later)
+    assert (found.workers_removed, found.leases_freed) == (3, 0)
+    assert settle(worker, lease, "ack").json()["status"] == "done"
+    assert server.driver.get(job_id).status is Status.DONE
+
+
+def test_heartbeats_of_a_worker_go_to_the_store_every_ten_seconds_and_with_extends_too(driver: Driver) -> None:
+    beats: list[tuple[float, int]] = []
+    now = 0.0
+
+    class Counting:
+        def now(self) -> Any:
+            return driver.now()
+
+        def heartbeat(self, worker: Worker) -> None:
+            beats.append((now, worker.slots))
+
+    registry = Registry(Counting(), clock=lambda: now)  # type: ignore[arg-type]
+    for second in range(46):
+        now = second
+        if second < 26:
+            asked = {"queues": ["q"], "worker": "w", "limit": 1 if second else 9}
+            registry.asks("acme", LeaseRequest.model_validate(asked))
+            continue
+        registry.extends("acme", "w")
+        registry.extends("acme", "unknown")
+        registry.extends("zebra", "w")
+    assert beats == [(0, 9), (10, 9), (20, 9), (30, 9), (40, 9)]
+
+
+def test_a_worker_that_is_gone_is_forgotten_and_no_other(driver: Driver) -> None:
+    long_ago = driver.now() - timedelta(minutes=5)
+    driver.heartbeat(Worker("rest:gone", version="rest"), now=long_ago)
+    driver.heartbeat(Worker("rest:there", version="rest"))
+    driver.heartbeat(Worker("python", version="1.0"), now=long_ago)
+    Registry(driver).clear()
+    assert [worker.id for worker in driver.workers()] == ["python", "rest:there"]
+
+
+def test_a_job_that_is_extended_runs_since_it_was_leased(server: Served, worker: httpx.Client) -> None:
+    (job_id,) = enqueue(server)
+    (lease,) = reserve(worker)
+    job = server.driver.get(job_id)
+    assert job.phase(server.driver.now()) == "claimed"
+    for _ in range(2):
+        settle(worker, lease, "extend")
+        running = server.driver.get(job_id)
+        assert (running.phase(server.driver.now()), running.started_at) == ("running", job.claimed_at)
+    settle(worker, lease, "ack")
+    (attempt,) = server.driver.attempts(job_id)
+    assert attempt.started_at == job.claimed_at
+
+
+def test_without_tokens_the_owner_of_a_lease_has_a_name(driver: Driver) -> None:
+    with served(driver, open=True) as server:
+        enqueue(server)
+        (lease,) = reserve(server.with_token(None))
+        assert driver.get(lease["id"]).lease_owner == "rest"

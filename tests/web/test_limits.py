@@ -46,6 +46,32 @@ def test_a_bulk_over_the_rate_says_how_far_it_came(driver: Driver) -> None:
         assert driver.count() == 3
 
 
+def test_what_the_rate_refuses_is_not_counted_as_waiting(driver: Driver) -> None:
+    driver.enqueue([NewJob("a", tenant_id="acme") for _ in range(5)])
+    with served(driver, rate=0.01, burst=5, depth=20) as server:
+        client = server.client("acme", "producer")
+        for enqueued, next_line in ((5, 6), (0, 1)):
+            answer = client.post(
+                "/api/v1/jobs/bulk", content=b'{"type": "a"}\n' * 40, headers={"Content-Type": "application/x-ndjson"}
+            )
+            told = answer.json()
+            assert (answer.status_code, told["type"]) == (429, "/problems/rate-limited"), told
+            assert (told["enqueued"], told["next_line"]) == (enqueued, next_line)
+        assert driver.count() == 10
+
+
+def test_a_bulk_within_its_rate_is_taken_until_the_depth_is_reached_and_told_how_many_wait(driver: Driver) -> None:
+    driver.enqueue([NewJob("a", tenant_id="acme") for _ in range(5)])
+    with served(driver, rate=0.01, burst=100, depth=20) as server:
+        answer = server.client("acme", "producer").post(
+            "/api/v1/jobs/bulk", content=b'{"type": "a"}\n' * 40, headers={"Content-Type": "application/x-ndjson"}
+        )
+        told = answer.json()
+        assert (told["type"], told["enqueued"], told["next_line"]) == ("/problems/queue-full", 15, 16)
+        assert told["detail"].startswith("20 jobs of this tenant wait already")
+        assert driver.count() == 20
+
+
 def test_when_too_many_jobs_of_a_tenant_wait_no_more_are_taken(driver: Driver) -> None:
     driver.enqueue([NewJob("a", tenant_id="acme") for _ in range(4)])
     with served(driver, depth=5) as server:

@@ -78,6 +78,54 @@ def test_a_worker_in_javascript_runs_jobs_to_every_kind_of_end(server: Served, w
     assert owner == f"node-{worker.pid}"
 
 
+SLEEPER = """
+import { Worker } from EXAMPLE;
+const worker = new Worker({
+  server: process.env.TASKHARBOR_SERVER,
+  token: process.env.TASKHARBOR_TOKEN,
+  queues: ["default"],
+  leaseFor: 0.6,
+  handlers: {
+    sleep: async (_, { signal }) => {
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      console.log(signal.reason.message);
+    },
+    deaf: () => new Promise(() => {}),
+    quick: async () => "in time",
+  },
+});
+process.once("SIGTERM", () => worker.stop());
+await worker.run();
+"""
+
+
+def test_a_handler_over_the_timeout_of_its_job_is_told_to_stop_and_counts_as_failed(
+    server: Served, node: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "sleeper.mjs"
+    script.write_text(SLEEPER.replace("EXAMPLE", json.dumps((EXAMPLE.parent / "taskharbor.mjs").as_uri())))
+    environment = {
+        **os.environ,
+        "TASKHARBOR_SERVER": server.url,
+        "TASKHARBOR_TOKEN": server.secret("acme", "worker"),
+    }
+    sleep = enqueue(server, "sleep", {}, timeout=0.4, max_attempts=1)
+    deaf = enqueue(server, "deaf", {}, timeout=1, max_attempts=1)
+    quick = enqueue(server, "quick", {}, timeout=10_000_000)
+    with subprocess.Popen([node, str(script)], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            for id, seconds in ((sleep, "0.4"), (deaf, "1")):
+                dead = ended(server, id)
+                assert (dead.dlq_code, dead.attempts, dead.deliveries) == ("max_attempts", 1, 1)
+                assert f"timed out after {seconds} s" in (dead.dlq_reason or "")
+            assert ended(server, quick).result == b'"in time"'
+            process.send_signal(signal.SIGTERM)
+            told, _ = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, told) == (0, "timed out after 0.4 s\n")
+
+
 def test_a_worker_in_javascript_ends_in_good_order_when_told(server: Served, worker: subprocess.Popen[bytes]) -> None:
     ended(server, enqueue(server, "greet", {"name": "Bob"}))
     worker.send_signal(signal.SIGTERM)

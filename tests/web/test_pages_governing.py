@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.web.serving import Served, served
-from tests.web.visiting import Visitor, said
+from tests.web.visiting import Page, Visitor, said
 
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
@@ -60,15 +60,30 @@ def test_limits_are_set_shown_and_lifted(server: Served, operator: Visitor) -> N
 
 
 @pytest.mark.parametrize(
-    "given", [{"concurrency": "0"}, {"concurrency": "many"}, {"rate": "often"}, {"concurrency": "1", "burst": "2"}]
+    ("given", "why"),
+    [
+        ({"concurrency": "0"}, "a whole number of at least 1"),
+        ({"concurrency": "-1"}, "a whole number of at least 1"),
+        ({"concurrency": "many"}, "a whole number of at least 1"),
+        ({"rate": "often"}, "A rate is a number of jobs a second"),
+        ({"rate": "-1"}, "a second above zero"),
+        ({"burst": "5"}, "A burst goes with a rate"),
+        ({"concurrency": "1", "burst": "2"}, "A burst goes with a rate"),
+    ],
 )
-def test_a_limit_that_makes_no_sense_changes_nothing(server: Served, operator: Visitor, given: dict[str, str]) -> None:
-    server.driver.enqueue([NewJob("send", queue="mail")])
-    answer = operator.send(operator.get("/queues"), "/queues/limit", {"queue": "mail"}, **given)
-    assert answer.status_code in (303, 422)
-    if answer.status_code == 303:
-        assert said(operator.follow(answer)).startswith("Nothing was changed")
-    assert server.driver.get_limits() == []
+def test_a_limit_that_makes_no_sense_changes_nothing_and_the_form_is_told_why(
+    server: Served, operator: Visitor, given: dict[str, str], why: str
+) -> None:
+    server.driver.set_limit(Limit("queue", "mail", concurrency=3))
+    page = operator.get("/queues")
+    answer = operator.send(page, "/queues/limit", {"queue": "mail"}, **given)
+    assert (answer.status_code, "<html" in answer.text) == (422, True)
+    fields = page.form("/queues/limit", queue="mail")["fields"]
+    answer = operator.http.post("/queues/limit", data={**fields, **given}, headers={"hx-request": "true"})
+    assert (answer.status_code, answer.headers["hx-retarget"], answer.headers["hx-push-url"]) == (422, "#said", "false")
+    assert why in said(Page(answer))
+    assert "<html" not in answer.text
+    assert server.driver.get_limits() == [Limit("queue", "mail", concurrency=3)]
 
 
 def test_fair_shares_are_shown(server: Served, operator: Visitor) -> None:
@@ -87,6 +102,14 @@ def test_one_tenant_sees_numbers_of_its_own_and_governs_no_queue(server: Served)
     assert "/queues/pause" not in page.actions()
     csrf = page.form("/theme")["fields"]["csrf"]
     assert visitor.http.post("/queues/pause", data={"csrf": csrf, "queue": "mail"}).status_code == 403
+
+
+def test_who_may_not_is_told_in_plain_words_and_sees_a_name_once(server: Served) -> None:
+    visitor = Visitor(server, server.secret("acme", "viewer"))
+    page = visitor.get("/queues")
+    assert page.text.count("viewer of acme") == 1
+    answer = visitor.http.post("/queues/pause", data={**page.form("/theme")["fields"], "queue": "mail"})
+    assert "The role viewer may not change queues, limits and schedules." in answer.text
 
 
 # --- Workers ----------------------------------------------------------------------------------------------------
@@ -186,6 +209,9 @@ def test_the_overview_tells_what_waits_runs_and_died(server: Served, operator: V
     tiles = [element.text for element in page.all("div") if element.attributes.get("class") == "figure"]
     assert tiles[1] == "33 %"
     assert tiles[4:] == ["8", "1"]
+    assert "1 job in flight and 2 done in all" in page.text
+    windows = [each.text for each in page.all("small") if each.text.startswith("in ")]
+    assert len(windows) == 2, "each rate of a queue has its window"
     assert "No worker is alive, and 9 jobs wait for one" in page.text
     assert json.loads(page.all("div")[-1].attributes.get("data-charts") or "{}") is not None
 

@@ -13,6 +13,7 @@ from tests.web.visiting import Page, Visitor, said
 from taskharbor.core.contract import Driver
 from taskharbor.core.envelope import Kind, header
 from taskharbor.core.model import Extension, NewJob, Progress, RetryUpdate, Settlement, Status
+from taskharbor.core.workflow import NewStep, NewWorkflow
 from taskharbor.drivers import open_driver
 from taskharbor.web.pages.timeline import WIDE, timeline
 
@@ -65,9 +66,30 @@ def test_jobs_are_found_by_state_queue_type_tenant_id_and_text(server: Served, o
         ("q=ada", {"plain"}),
         ("q=build", {"other"}),
         ("queue=mail&type=build", set()),
-        ("state=nonsense&queue=post", {"dead"}),
+        ("state=nonsense&queue=post", set()),
     ):
         assert set(listed(operator.get(f"/jobs?{query}"))) == expected, query
+
+
+def test_a_state_that_is_none_is_called_so_and_nothing_is_done_to_all_jobs_instead(
+    server: Served, operator: Visitor
+) -> None:
+    put(server.driver, "plain")
+    assert "foo is none of ready, inflight, " in operator.get("/jobs?state=foo").text
+    page = operator.get("/jobs")
+    for action in ("/jobs/preview", "/jobs/bulk"):
+        csrf = page.form("/jobs/preview")["fields"]["csrf"]
+        sent = {"csrf": csrf, "act": "cancel", "which": "all", "state": "foo"}
+        assert operator.http.post(action, data=sent).status_code == 422
+    assert server.driver.get("plain").status is Status.READY
+
+
+def test_a_step_that_waits_for_others_is_waiting_and_not_scheduled(server: Served, operator: Visitor) -> None:
+    steps = [NewStep("fetch", NewJob("fetch")), NewStep("store", NewJob("store"), (0,))]
+    server.driver.start_workflow(NewWorkflow("import", steps))
+    spans = operator.get("/jobs").all("span")
+    badges = [each.text for each in spans if (each.attributes.get("class") or "").startswith("badge ")]
+    assert sorted(badges) == ["ready", "waiting"]
 
 
 def test_pages_of_jobs_follow_each_other_and_an_old_address_begins_at_the_beginning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from typing import Any
 
 import httpx
@@ -12,10 +13,12 @@ import pytest
 from tests.web.serving import served
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import StoreFull, StoreUnavailable
+from taskharbor.core.errors import DriverClosed, StoreFull, StoreMoved, StoreUnavailable
 from taskharbor.core.logged import JsonFormatter
+from taskharbor.core.model import NewJob
 from taskharbor.drivers.memory import MemoryDriver
-from taskharbor.web.problems import KINDS
+from taskharbor.drivers.moving import End, Move
+from taskharbor.web.problems import KINDS, Troubles
 
 
 class Broken(MemoryDriver):
@@ -72,6 +75,57 @@ def test_a_store_that_is_away_is_a_503_that_tells_nothing_of_it(error: Exception
             assert "/var" not in answer.text
         server.driver.error = None  # type: ignore[attr-defined]
         assert client.post("/api/v1/jobs", json={"type": "a"}).status_code == 201
+
+
+def test_a_server_whose_store_was_moved_away_says_so_to_clients_in_its_log_and_to_load_balancers(
+    log: io.StringIO, driver: Driver
+) -> None:
+    driver.enqueue([NewJob("a")])
+    with served(driver) as server, MemoryDriver() as new:
+        client = server.client()
+        assert client.get("/readyz").status_code == 200
+        Move(End(driver, "old"), End(new, "postgresql://app:***@db.internal/jobs")).run()  # type: ignore[arg-type]
+        deadline = time.monotonic() + 10
+        while client.get("/readyz").status_code == 200:
+            assert time.monotonic() < deadline  # the answer before lasts for half a second
+        for _ in range(2):
+            for answer in (
+                client.get("/readyz"),
+                client.post("/api/v1/jobs", json={"type": "a"}),
+                client.post(
+                    "/api/v1/jobs/bulk", content=b'{"type": "a"}', headers={"Content-Type": "application/x-ndjson"}
+                ),
+                client.post("/api/v1/leases", json={"queues": ["default"]}),
+            ):
+                told = answer.json()
+                assert (answer.status_code, told["type"]) == (503, "/problems/store-moved"), told
+                assert "start it on the new one" in told["detail"]
+                assert "db.internal" not in answer.text
+        assert client.get("/api/v1/jobs").status_code == 200
+        assert client.get("/healthz").status_code == 200
+    said = [json.loads(line)["message"] for line in log.getvalue().splitlines() if "was moved to" in line]
+    assert len(said) == 1
+    assert "db.internal" in said[0]
+
+
+def test_a_store_that_is_away_is_in_the_log_once_a_minute() -> None:
+    now = 0.0
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(f"{now:g} {record.getMessage()}")  # type: ignore[method-assign]
+    logging.getLogger("taskharbor.web").addHandler(handler)
+    try:
+        troubles = Troubles(clock=lambda: now)
+        for second in (0.0, 1.0, 59.0, 61.0):
+            now = second
+            troubles.say(StoreUnavailable("no route"))
+            troubles.say(StoreMoved("moved to x"))
+            troubles.say(DriverClosed("closed"))
+    finally:
+        logging.getLogger("taskharbor.web").removeHandler(handler)
+    assert [each.split()[0] for each in said if "no route" in each] == ["0", "61"]
+    assert [each.split()[0] for each in said if "moved to x" in each] == ["0"]
+    assert not [each for each in said if "closed" in each]
 
 
 def test_the_access_log_has_neither_queries_nor_tokens(log: io.StringIO, driver: Driver) -> None:

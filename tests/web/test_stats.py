@@ -85,6 +85,18 @@ def test_stats_need_a_token_and_health_does_not(server: Served) -> None:
     assert nobody.get("/readyz").json() == {"status": "ready"}
 
 
+def test_head_is_answered_like_get_without_the_body(server: Served) -> None:
+    nobody, someone = server.with_token(None), server.client()
+    for path in ("/healthz", "/readyz", "/metrics", "/api/v1/jobs", "/api/v1/queues", "/api/v1/jobs/absent"):
+        for client in (nobody, someone):
+            head, get = client.head(path), client.get(path)
+            assert (head.status_code, head.content) == (get.status_code, b""), path
+            assert head.headers["content-type"] == get.headers["content-type"], path
+    assert nobody.head("/readyz").headers["content-length"] == str(len(nobody.get("/readyz").content))
+    for path in ("/api/v1/events", "/api/v1/leases", "/api/v1/jobs/bulk/cancel"):
+        assert someone.head(path).status_code == 405, path
+
+
 def test_a_server_without_its_store_is_alive_and_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: Any) -> Any:
         raise StoreUnavailable("postgresql://db:5432 is gone, password hunter2")

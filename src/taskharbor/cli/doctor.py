@@ -156,15 +156,20 @@ def _workers(driver: Driver) -> Iterator[Finding]:
 
 
 def _leader(driver: Driver) -> Iterator[Finding]:
+    from taskharbor.core.fleet import OVER_REST
     from taskharbor.core.forms import is_alive
 
     now = driver.now()
+    alive = [worker for worker in driver.workers() if is_alive(worker, now)]
     leading = [leader for leader in driver.leaders() if leader.until > now]
     if leading:
         yield ok("leader", ", ".join(f"{leader.holder}, epoch {leader.epoch}" for leader in leading))
-    elif any(is_alive(worker, now) for worker in driver.workers()):
+    elif any(worker.version != OVER_REST for worker in alive):
         cure = "wait half a minute; if there still is none, look into the workers' logs for failed elections"
         yield warning("leader", "none, although workers are alive: schedules and clearing up stand still", cure)
+    elif alive and any(not schedule.paused for schedule in driver.schedules()):
+        cure = "start a worker in Python beside them: taskharbor -A module:harbor worker"
+        yield warning("leader", "none, and workers over REST never lead: schedules stand still", cure)
     else:
         yield ok("leader", "none, and no workers to lead")
 

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.until_idle is not None and not arguments.live:
         raise InvalidInput("--until-idle goes with --live: without it nothing comes in meanwhile")
     urls = redacted(arguments.source), redacted(arguments.target)
-    absent = arguments.dry_run
+    absent = arguments.dry_run or arguments.give_up
     with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
         if arguments.give_up:
             Move(source, target).give_up()

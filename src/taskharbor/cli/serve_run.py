@@ -82,7 +82,7 @@ def _secret() -> str | None:
 
 
 def refuse_strangers(settings: Settings) -> None:
-    from taskharbor.web.serving import is_loopback
+    from taskharbor.web.settings import is_loopback
 
     if settings.open and not is_loopback(settings.host):
         raise InvalidInput(

@@ -78,7 +78,7 @@ class Template:
         if delay is not None:
             options["run_at"] = now + delay
         if "unique" in options:
-            # A name that is no argument would make all jobs of the type one. Without the task, the payload has to show it.
+            # A name that is no argument would make all jobs of the type one. Without a task the payload shows them.
             task = None if self._harbor is None else self._harbor.tasks.get(given["type"])
             options["unique"].check_names(given["type"], payload.keys() if task is None else task.binding.names)
         if self._harbor is None:

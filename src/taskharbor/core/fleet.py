@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Final
 
 ANY_TYPE: Final = "*"
+OVER_REST: Final = "rest"
+"""The version of workers in other languages. They run jobs, and never lead."""
 
 
 @dataclass(frozen=True, slots=True)

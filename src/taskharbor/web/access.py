@@ -39,6 +39,17 @@ class Permission(StrEnum):
     TOKENS = "tokens"
 
 
+_WORDS: Final[Mapping[Permission, str]] = {
+    Permission.READ: "look at jobs",
+    Permission.ENQUEUE: "enqueue jobs",
+    Permission.CANCEL: "cancel jobs",
+    Permission.LEASE: "lease jobs and run them",
+    Permission.RETRY: "send dead letters back",
+    Permission.GOVERN: "change queues, limits and schedules",
+    Permission.TOKENS: "make and revoke tokens",
+}
+"""How people are told what they may not do."""
+
 _PERMISSIONS: Final[Mapping[Role, frozenset[Permission]]] = {
     Role.VIEWER: frozenset({Permission.READ}),
     Role.PRODUCER: frozenset({Permission.READ, Permission.ENQUEUE, Permission.CANCEL}),
@@ -67,7 +78,7 @@ class Principal:
 
     def require(self, permission: Permission, *, every_tenant: bool = False) -> None:
         if permission not in _PERMISSIONS[self.role]:
-            raise Problem("forbidden", f"the role {self.role} may not {permission}")
+            raise Problem("forbidden", f"the role {self.role} may not {_WORDS[permission]}")
         if every_tenant and self.tenant_id is not None:
             raise Problem("forbidden", "this is about all tenants, and the token is for one of them")
 
@@ -111,6 +122,10 @@ class Access:
         if principal is None:
             raise Problem("unauthenticated", "the token is unknown, revoked or expired")
         return principal
+
+    async def again(self, request: Request, permission: Permission) -> None:
+        """For a request that goes on for a while: whether its token is good still."""
+        (await self.of_request(request)).require(permission)
 
     async def of_secret(self, text: str) -> Principal | None:
         """By the token itself, as it is typed into the login."""

@@ -76,10 +76,15 @@ class Depths:
                     await self._look()
         room = self._depth - self._waiting[tenant]
         if room <= 0:
-            raise Problem("queue-full", f"{self._depth:,} jobs of this tenant wait already: let workers catch up")
+            waiting = self._waiting[tenant]
+            raise Problem("queue-full", f"{waiting:,} jobs of this tenant wait already: let workers catch up")
         taken = min(count, room)
         self._waiting[tenant] += taken
         return taken
+
+    def give_back(self, tenant: str, count: int) -> None:
+        """So many of those that were just taken do not come: right after `take`, before anything else happens."""
+        self._waiting[tenant] -= count
 
     async def _look(self) -> None:
         before = Counter(self._waiting)
@@ -102,9 +107,16 @@ class Backpressure:
 
     async def take(self, tenant: str, count: int = 1) -> int:
         """How many of so many jobs a tenant may enqueue now; a problem if none."""
-        if self._depths is not None:
-            count = await self._depths.take(tenant, count)
-        return count if self._rates is None else self._rates.take(tenant, count)
+        room = count if self._depths is None else await self._depths.take(tenant, count)
+        if self._rates is None:
+            return room
+        taken = 0
+        try:
+            taken = self._rates.take(tenant, room)
+        finally:
+            if self._depths is not None:
+                self._depths.give_back(tenant, room - taken)
+        return taken
 
 
 def _share_of_burst(settings: Settings) -> int | None:

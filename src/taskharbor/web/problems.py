@@ -6,7 +6,9 @@ A document holds nothing about the store, and nothing of jobs that the token may
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fastapi import FastAPI, Request
@@ -50,10 +52,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "headers-too-large": Kind(431, "The headers are too large"),
     "internal": Kind(500, "Something went wrong here"),
     "store-unavailable": Kind(503, "The store cannot be used now"),
+    "store-moved": Kind(503, "The store has moved"),
     "busy": Kind(503, "The server has more to do than it can"),
 }
 _BY_STATUS: Final = {400: "malformed", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
-_LATER: Final = frozenset({"rate-limited", "queue-full", "too-many-streams", "store-unavailable", "busy"})
+_LATER: Final = frozenset(
+    {"rate-limited", "queue-full", "too-many-streams", "store-unavailable", "store-moved", "busy"}
+)
 """Kinds that come with a `Retry-After`."""
 
 _OF_ERRORS: Final[tuple[tuple[type[errors.TaskHarborError], str], ...]] = (
@@ -68,13 +73,19 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.TaskHarborError], str], ...]] = (
     (errors.LeaseMismatch, "lease-mismatch"),
     (errors.DuplicateJob, "duplicate-job"),
     (errors.IdempotencyConflict, "idempotency-conflict"),
+    (errors.StoreMoved, "store-moved"),
     (errors.StoreError, "store-unavailable"),
 )
 _FIXED: Final = {
     # Words that do not depend on what was asked for, so that a foreign job answers exactly as one that is not there.
     "not-found": "no such job, queue or page for this token",
     "store-unavailable": "the store did not answer as it should: try again later; the server's log says more",
+    "store-moved": "the store of this server has moved to another one, or is on its way: whoever runs the server must "
+    "start it on the new one, which the server's log names",
 }
+SAID_AGAIN_S: Final = 60.0
+
+log = logging.getLogger("taskharbor.web")
 
 
 class Problem(Exception):
@@ -143,12 +154,34 @@ def of_validation(error: ValidationError, where: str = "body") -> Problem:
     return of_faults(error.errors(include_url=False, include_context=False, include_input=False), where)
 
 
+class Troubles:
+    """What is wrong with the store, for the log. Clients are not told, and ask again and again: it is said once, and
+    of a store that is away once a minute as long as somebody asks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[type[errors.StoreError], float] = {}
+
+    def say(self, error: errors.StoreError) -> None:
+        kind, now = type(error), self._clock()
+        has_moved = isinstance(error, errors.StoreMoved)
+        said = self._said.get(kind)
+        if isinstance(error, errors.DriverClosed) or (said is not None and (has_moved or now - said < SAID_AGAIN_S)):
+            return
+        self._said[kind] = now
+        if has_moved:
+            log.error("this server takes no jobs and gives none out: %s", error)
+        else:
+            log.warning("the store cannot be used, and clients are told to come again: %s", error)
+
+
 def install(app: FastAPI) -> None:
     """Every error of a request becomes a problem document; what is nobody's fault but ours is left to the shell."""
 
     async def told(request: Request, error: Exception) -> Response:
         return of_request(request, error).response()
 
+    app.state.troubles = Troubles()
     for kind in (Problem, errors.TaskHarborError, RequestValidationError, ValidationError, HTTPException):
         app.add_exception_handler(kind, told)
 
@@ -156,6 +189,8 @@ def install(app: FastAPI) -> None:
 def of_request(request: Request, error: Exception) -> Problem:
     """The problem that an error is in answer to this request."""
     problem = problem_of(error)
+    if isinstance(error, errors.StoreError):
+        request.app.state.troubles.say(error)
     if problem.status == 405:
         # The error knows the methods of the first route that fits the address, and there may be another.
         path, known = request.scope["path"], request.app.state.addresses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import socket
@@ -31,14 +30,6 @@ KEEP_ALIVE_S: Final = 75
 BACKLOG: Final = 2048
 
 log = logging.getLogger("taskharbor.web")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches this address. Of names, only one is known to lead nowhere else."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Server(uvicorn.Server):

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from itsdangerous import BadSignature, URLSafeSerializer
@@ -20,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from taskharbor.web.settings import Settings
+from taskharbor.web.shell import is_of
 
 COOKIE: Final = "taskharbor_session"
 _LONGEST: Final = 1_000
@@ -88,12 +88,10 @@ class Sessions:
 
 def comes_from_here(headers: Mapping[str, str]) -> bool:
     """By the headers that browsers send and scripts cannot set. Where there are none, nothing speaks against it."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if headers.get("sec-fetch-site", "same-origin").lower() not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    if origin is None:
-        return True
-    return origin != "null" and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    return origin is None or is_of(origin, headers.get("host", ""))
 
 
 def install(app: FastAPI) -> None:

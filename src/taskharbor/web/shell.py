@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskharbor.web.problems import Problem
-from taskharbor.web.settings import Settings
+from taskharbor.web.settings import Settings, is_loopback
 
 BULK_PATH: Final = "/api/v1/jobs/bulk"
 PRINCIPAL: Final = "taskharbor.principal"
@@ -26,7 +26,8 @@ BODY_S: Final = 30.0
 """How long the next piece of a body may take."""
 LOOK_S: Final = 0.5
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_HEADLESS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_STREAM: Final = "/api/v1/events"
 _LONGEST_PATH: Final = 200
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -113,7 +114,28 @@ class Shell:
                     raise too_large(most)
             return message
 
-        await self._app(scope, receiving, send)
+        if scope["method"] != "HEAD" or not _answers_head(scope["path"]):
+            await self._app(scope, receiving, send)
+            return
+        # A copy: the server below must go on knowing that no body belongs to this answer.
+        as_get = {**scope, "method": "GET"}
+        try:
+            await self._app(as_get, receiving, _without_body(send))
+        finally:
+            if PRINCIPAL in as_get:
+                scope[PRINCIPAL] = as_get[PRINCIPAL]
+
+
+def _answers_head(path: str) -> bool:
+    """Whether HEAD is GET without the body here. A stream would have no end; pages have no use for it."""
+    return path in _HEADLESS or (path.startswith("/api/") and path != _STREAM)
+
+
+def _without_body(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return sending
 
 
 async def _next_piece(receive: Receive, scope: Scope) -> Message:
@@ -153,16 +175,24 @@ def _refuse_strangers(scope: Scope) -> None:
     if scope["method"] in _SAFE:
         return
     origin = _header(scope, b"origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and not is_of(origin, host):
         raise Problem("foreign-origin", "the request was made by a page from elsewhere")
-    if _header(scope, b"sec-fetch-site") in ("cross-site", "same-site"):
+    if (_header(scope, b"sec-fetch-site") or "").lower() in ("cross-site", "same-site"):
         raise Problem("foreign-origin", "the request was made by a page from elsewhere")
+
+
+def is_of(origin: str, host: str) -> bool:
+    """Whether an `Origin` is that of the pages of this `Host`."""
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:  # such as an open bracket
+        return False
 
 
 def is_local(host: str) -> bool:
     """Whether a `Host` header names this machine by its loopback names."""
     try:
-        return urlsplit(f"//{host}").hostname in _LOCAL
+        return "@" not in host and is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
         return False
 

@@ -80,7 +80,11 @@ async def enqueue_many(
     work = _Work(state.intake, tenant_of(who), stop=query.on_error == "stop")
     backpressure: Backpressure = state.backpressure
     threads: Threads = state.threads
+    has_begun = False
     async for lines in chunks(request.stream(), state.settings.max_body):
+        if has_begun:
+            await _still(request, work)
+        has_begun = True
         left = lines
         while left:
             room = await _room(backpressure, work, left) if backpressure.is_on else len(left)
@@ -89,6 +93,15 @@ async def enqueue_many(
             if work.tally.stopped_at is not None:
                 return answer(work.tally.document())
     return answer(work.tally.document())
+
+
+async def _still(request: Request, work: _Work) -> None:
+    """A body may take an hour to come: a token that is revoked meanwhile ends it."""
+    try:
+        await request.app.state.access.again(request, Permission.ENQUEUE)
+    except Problem as problem:
+        problem.members |= work.tally.document()
+        raise
 
 
 async def _room(backpressure: Backpressure, work: _Work, lines: Sequence[Line]) -> int:

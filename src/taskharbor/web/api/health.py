@@ -9,11 +9,14 @@ from typing import Final
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
+from taskharbor.core.carrying import NOTE
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.errors import StoreError, StoreMoved, TaskHarborError
+from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.governed import where_to
 from taskharbor.web.api.bodies import answer
 from taskharbor.web.api.shapes import Shape
-from taskharbor.web.problems import Problem, documented
+from taskharbor.web.problems import Problem, Troubles, documented
 from taskharbor.web.threads import Threads
 
 router = APIRouter(tags=["watching"])
@@ -29,11 +32,12 @@ class HealthShape(Shape):
 
 
 class Readiness:
-    """Whether the store answers, and has the tables of this version."""
+    """Whether the store answers, has the tables of this version, and was not moved away."""
 
-    def __init__(self, driver: Driver, threads: Threads) -> None:
+    def __init__(self, driver: Driver, threads: Threads, troubles: Troubles) -> None:
         self._driver = driver
         self._threads = threads
+        self._troubles = troubles
         self._under_way: asyncio.Task[None] | None = None
         self._good_until = 0.0
 
@@ -46,12 +50,16 @@ class Readiness:
             self._under_way.add_done_callback(self._asked)
         try:
             await asyncio.wait_for(asyncio.shield(self._under_way), LONGEST_S)
-        except (TaskHarborError, TimeoutError):
-            raise Problem("store-unavailable") from None
+        except (TaskHarborError, TimeoutError) as error:
+            if isinstance(error, StoreError):
+                self._troubles.say(error)
+            raise Problem("store-moved" if isinstance(error, StoreMoved) else "store-unavailable") from None
 
     def _ask(self) -> None:
         self._driver.get_tokens([_NOBODY])  # the newest table
         self._driver.queues()
+        if isinstance(self._driver, BaseDriver) and self._driver.is_shut():
+            raise StoreMoved(where_to(self._driver.carrier().note(NOTE)))
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._under_way = None
@@ -60,7 +68,7 @@ class Readiness:
 
 
 def install(app: FastAPI) -> None:
-    app.state.readiness = Readiness(app.state.driver, app.state.threads)
+    app.state.readiness = Readiness(app.state.driver, app.state.threads, app.state.troubles)
 
 
 @router.get("/healthz", response_model=HealthShape, openapi_extra={"security": []})

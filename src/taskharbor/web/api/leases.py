@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ from taskharbor.web.batching import Batcher, one_by_one
 from taskharbor.web.intake import concerns_all
 from taskharbor.web.openapi import takes
 from taskharbor.web.problems import documented
+from taskharbor.web.registering import Registry, owner_of
 from taskharbor.web.threads import Threads
 from taskharbor.web.waiting import Doorbells
 
@@ -50,8 +52,14 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.settles = Batcher(settle, app.state.threads, parallel=2)
     app.state.extends = Batcher(extend, app.state.threads)
     app.state.doorbells = Doorbells(driver, app.state.threads, app.state.stopping)
-    yield
-    await app.state.doorbells.close()
+    registry = app.state.registry = Registry(driver)
+    clearing = asyncio.create_task(registry.clear_again_and_again(app.state.threads))
+    try:
+        yield
+    finally:
+        clearing.cancel()
+        await asyncio.gather(clearing, return_exceptions=True)
+        await app.state.doorbells.close()
 
 
 @router.post(
@@ -69,10 +77,14 @@ async def reserve(
     driver: Driver = state.driver
     threads: Threads = state.threads
     doorbells: Doorbells = state.doorbells
+    has_waited = False
     async for _ in doorbells.rings(tuple(asked.queues), asked.wait):
+        if has_waited:
+            await state.access.again(request, Permission.LEASE)
+        has_waited = True
         if asked.wait and await request.is_disconnected():
             break  # nobody would ever settle what is leased now
-        leases = await threads.run(_reserved, driver, who, asked)
+        leases = await threads.run(_reserved, driver, state.registry, who, asked)
         if leases:
             if asked.wait and await request.is_disconnected():
                 await threads.run(_put_back, driver, leases)
@@ -81,7 +93,9 @@ async def reserve(
     return answer({"leases": []})
 
 
-def _reserved(driver: Driver, who: Principal, asked: taken.LeaseRequest) -> list[LeasedJob]:
+def _reserved(driver: Driver, registry: Registry, who: Principal, asked: taken.LeaseRequest) -> list[LeasedJob]:
+    registry.asks(who.tenant_id, asked)
+    owner = owner_of(asked.worker) or (f"token-{who.token_id}" if who.token_id else "rest")
     found: list[LeasedJob] = []
     size = 0
     while len(found) < asked.limit and size < MOST_BYTES:
@@ -90,7 +104,7 @@ def _reserved(driver: Driver, who: Principal, asked: taken.LeaseRequest) -> list
             lease_for=asked.lease_for,
             limit=min(CHUNK, asked.limit - len(found)),
             types=asked.types,
-            owner=asked.worker or f"token-{who.token_id}",
+            owner=owner,
             tenant=who.tenant_id,
         )
         found.extend(part)
@@ -182,11 +196,12 @@ async def extend(
     request: Request, id: str, who: Worker, asked: Annotated[taken.Extend, Depends(body(taken.Extend))]
 ) -> Response:
     """The lease goes on from now. The answer tells whether somebody wants the job stopped."""
-    await _check_tenant(request, id, who)
+    state = request.app.state
+    started_at = await state.threads.run(_started, state.driver, state.registry, id, who, asked.token)
     told = asked.progress
     progress = None if told is None else Progress(told.done, told.total, clean_error(told.note))
-    extends: Batcher[Extension, Lease] = request.app.state.extends
-    lease = await extends.submit(Extension(id, asked.token, asked.lease_for, None, progress))
+    extends: Batcher[Extension, Lease] = state.extends
+    lease = await extends.submit(Extension(id, asked.token, asked.lease_for, started_at, progress))
     return answer(
         {
             "id": id,
@@ -195,6 +210,15 @@ async def extend(
             "cancel_requested": lease.cancel_requested,
         }
     )
+
+
+def _started(driver: Driver, registry: Registry, id: str, who: Principal, token: str) -> datetime | None:
+    """Since when the job runs. Whoever extends is at work, and began when it was given the lease."""
+    job = own_job(driver, id, who)
+    if job.lease_token != token:
+        return None  # the extension is going to be refused
+    registry.extends(who.tenant_id, job.lease_owner or "")
+    return job.started_at or job.claimed_at
 
 
 async def _check_tenant(request: Request, id: str, who: Principal) -> None:

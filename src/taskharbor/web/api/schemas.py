@@ -64,9 +64,11 @@ class NewJob(Body):
     meta: dict[Plain, Plain] | None = None
     key: Name | None = Field(None, description="Idempotency key; the header Idempotency-Key says the same.")
     unique: list[Literal["tenant", "queue", "type"]] | None = Field(
-        None, description="What, with the tenant, the key is unique in; by default the type."
+        None, description="What, with the tenant, the key counts for; by default the type. Only with a key."
     )
-    on_duplicate: Literal["return", "raise", "replace"] = "return"
+    on_duplicate: Literal["return", "raise", "replace"] = Field(
+        "return", description="What happens if the key is taken. Only with a key."
+    )
 
 
 class LeaseRequest(Body):
@@ -77,7 +79,9 @@ class LeaseRequest(Body):
     lease_for: LeaseSeconds | None = Field(None, description="Seconds; 30 if not given.")
     types: list[Name] | None = Field(None, min_length=1, max_length=1_000)
     wait: float = Field(0.0, ge=0, le=LONGEST_WAIT_S, description="Seconds to wait for a first job.")
-    worker: Annotated[str, StringConstraints(max_length=limits.MAX_NAME, pattern=_NO_NUL)] = ""
+    worker: Annotated[str, StringConstraints(max_length=limits.MAX_NAME, pattern=_NO_NUL)] = Field(
+        "", description="The worker's name: the owner of its leases, and how it is listed among the workers."
+    )
 
 
 class _Settling(Body):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import MAX_ID, MAX_NAME, MAX_TENANT, is_storable
 from taskharbor.core.model import JobFilter, Status
 from taskharbor.web.pages.words import brought_back
@@ -50,7 +51,7 @@ class Choice(NamedTuple):
 
 def choice_of(given: Mapping[str, object], *, from_form: bool = False) -> Choice:
     """What was asked for, as far as a job could have it; names that no job can have choose nothing. In the forms that
-    act on what was found, the fields are `carried`."""
+    act on what was found, the fields are `carried`. A state may be one that is none, which finds nothing."""
 
     def text(name: str, longest: int) -> str:
         value = given.get(name)
@@ -59,8 +60,10 @@ def choice_of(given: Mapping[str, object], *, from_form: bool = False) -> Choice
         return plain[:longest] if is_storable(plain) else ""
 
     state = text("state", 20)
+    if from_form and state and state not in set(Status):
+        raise InvalidInput("there is no such state")  # to act on all jobs instead would be the worst answer
     return Choice(
-        state if state in set(Status) else "",
+        state,
         text("queue", MAX_NAME),
         text("type", MAX_NAME),
         text("tenant", MAX_TENANT),

@@ -13,6 +13,7 @@ from taskharbor.web.watching import Census, Standing
 
 SHOWN_QUEUES: Final = 40
 WINDOW_S: Final = 300.0
+QUEUE_S: Final = 60.0
 RATE_S: Final = 10.0
 """What is called now: long enough to be calm, short enough to be seen changing."""
 MANY_FAIL: Final = 0.05
@@ -46,7 +47,10 @@ class Figures(NamedTuple):
     recent: Recent
     """The last five minutes."""
     per_second: float
-    """The last seconds."""
+    """The last seconds:"""
+    rate_s: float
+    queue_s: float
+    """The window of what is said of each queue. Windows are shorter while less is known."""
     waiting: int
     oldest_s: float | None
     queues: Sequence[QueueFigures]
@@ -73,14 +77,18 @@ def figures(driver: Driver, census: Census, feed: Feed, tenant: str | None) -> F
     # The fullest first, then those where most goes on; a name decides between equals, so that rows stay in place.
     queues.sort(key=lambda queue: (-queue.ready, -queue.inflight, -queue.dead, queue.name))
     shown = [
-        _paced(queue, feed.recent(tenant, queue.name, 60.0), queue.ready / most) for queue in queues[:SHOWN_QUEUES]
+        _paced(queue, feed.recent(tenant, queue.name, QUEUE_S), queue.ready / most) for queue in queues[:SHOWN_QUEUES]
     ]
     oldest = [queue.oldest_s for queue in queues if queue.oldest_s is not None]
+    recent = feed.recent(tenant, window_s=WINDOW_S)
+    last = feed.recent(tenant, window_s=RATE_S)
     return Figures(
         now,
         standing,
-        feed.recent(tenant, window_s=WINDOW_S),
-        feed.recent(tenant, window_s=RATE_S).per_second,
+        recent,
+        last.per_second,
+        round(last.window_s),
+        round(min(QUEUE_S, recent.window_s)),
         standing.counts["ready"] - standing.scheduled,
         max(oldest, default=None),
         shown,

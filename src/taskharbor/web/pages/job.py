@@ -19,6 +19,7 @@ from taskharbor.web.pages.bodies import body_of
 from taskharbor.web.pages.routes import page_router
 from taskharbor.web.pages.timeline import timeline
 from taskharbor.web.pages.visits import Acting, Looking, Visit
+from taskharbor.web.pages.words import phase
 from taskharbor.web.problems import not_found
 
 router = page_router()
@@ -52,7 +53,7 @@ async def job(id: str, visit: Looking) -> Response:
         "/jobs",
         job=found,
         now=seen.now,
-        phase="waiting" if found.status is Status.READY and found.due_at >= HELD else found.phase(seen.now),
+        phase=phase(found, seen.now),
         life=timeline(found, seen.attempts, seen.now),
         payload=body_of(found.payload),
         result=body_of(found.result),

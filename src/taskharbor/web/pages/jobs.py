@@ -25,12 +25,17 @@ async def jobs(visit: Looking) -> Response:
     asked = visit.request.query_params
     choice = choice_of(asked)
     cursor = asked.get("cursor") or None
-    page, now = await visit.run(_read, visit.driver, choice, visit.tenant, cursor)
+    no_state = choice.state if choice.state not in ("", *STATES) else ""
+    if no_state:
+        page, now = Page((), None), await visit.run(visit.driver.now)
+    else:
+        page, now = await visit.run(_read, visit.driver, choice, visit.tenant, cursor)
     return visit.show(
         "jobs.html",
         "/jobs",
         choice=choice,
         states=STATES,
+        no_state=no_state,
         page=page,
         now=now,
         cursor=cursor,

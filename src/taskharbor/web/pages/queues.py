@@ -98,20 +98,19 @@ async def limit(visit: Acting) -> Response:
     """A limit of the whole queue. What is left empty is not limited; all empty lifts the limit."""
     name = _named(visit)
     concurrency, rate, burst = visit.text("concurrency"), visit.text("rate"), visit.text("burst")
+    if burst and not rate:
+        raise InvalidInput("a burst goes with a rate: give both, or leave both empty")
     if not concurrency and not rate:
         lifted = await visit.run(visit.driver.drop_limit, "queue", name)
         return visit.back("/queues", f"{name} has no limit{' any more' if lifted else ''}.")
     wanted = Limit(
         "queue",
         name,
-        concurrency=_whole(concurrency, "at once"),
+        concurrency=_whole(concurrency, "the number of jobs at once"),
         rate=rate_a_second(rate) if rate else None,
-        burst=_whole(burst, "burst"),
+        burst=_whole(burst, "the burst"),
     )
-    try:
-        await visit.run(visit.driver.set_limit, wanted)
-    except InvalidInput as error:
-        return visit.back("/queues", f"Nothing was changed: {error}.", "bad")
+    await visit.run(visit.driver.set_limit, wanted)
     return visit.back("/queues", f"{name} is limited.")
 
 
@@ -128,5 +127,5 @@ def _whole(text: str, what: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 10:
-        raise InvalidInput(f"{what} must be a whole number")
+        raise InvalidInput(f"{what} must be a whole number of at least 1, got {text[:20]!r}")
     return int(text)

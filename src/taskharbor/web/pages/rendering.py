@@ -45,20 +45,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     for name in (
-        *(
-            "short",
-            "gist",
-            "count",
-            "compact",
-            "share",
-            "seconds",
-            "size",
-            "exact",
-            "machine",
-            "ago",
-            "many",
-            "carried",
-        ),
+        *("short", "gist", "count", "compact", "share", "seconds", "size"),
+        *("exact", "machine", "ago", "many", "carried", "phase"),
     ):
         made.filters[name] = getattr(words, name)
     made.globals["version"] = __version__
@@ -71,13 +59,22 @@ def rendered(name: str, context: Mapping[str, Any]) -> str:
 
 def page(name: str, context: Mapping[str, Any], status: int = 200) -> HTMLResponse:
     nonce = secrets.token_urlsafe(16)
-    # A name from a job may be half of a surrogate pair, which no encoding sends; `visible` has spelled out the rest.
     text = rendered(name, {**context, "nonce": nonce})
+    return _answer(text, status, policy(nonce, own_style=bool(context.get("rules"))))
+
+
+def piece(name: str, context: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+    """A part of a page that is there already."""
+    return _answer(rendered(name, context), status, policy(secrets.token_urlsafe(16)))
+
+
+def _answer(text: str, status: int, policy: str) -> HTMLResponse:
+    # A name from a job may be half of a surrogate pair, which no encoding sends; `visible` has spelled out the rest.
     return HTMLResponse(
         text.encode("utf-8", "backslashreplace"),
         status,
         {
-            "content-security-policy": policy(nonce, own_style=bool(context.get("rules"))),
+            "content-security-policy": policy,
             "cache-control": "no-store",
             # Not `no-referrer`: with that, browsers call the origin of our own forms null.
             "referrer-policy": "same-origin",

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.web import convertors  # noqa: F401  # pages have names in their addresses as well
-from taskharbor.web.pages.rendering import page
+from taskharbor.web.pages.rendering import page, piece
 from taskharbor.web.pages.visits import LoginNeeded, anonymous, to_login
 from taskharbor.web.problems import Problem, of_request, problem_of
 
@@ -24,6 +24,13 @@ log = logging.getLogger("taskharbor.web")
 _FOR_PROGRAMS: Final = ("/api/", "/metrics", "/healthz", "/readyz", "/openapi.json", "/static/")
 _KEPT: Final = ("Retry-After", "Allow")
 """Headers of a problem that its page has as well."""
+_INTO_THE_LINE: Final = {
+    "HX-Retarget": "#said",
+    "HX-Reselect": "unset",
+    "HX-Reswap": "innerHTML",
+    "HX-Push-Url": "false",
+}
+"""Where htmx puts the problem of a form, whatever the form has asked for."""
 _TITLES: Final = {
     401: "Log in first",
     403: "This is not allowed",
@@ -68,11 +75,16 @@ def page_router() -> APIRouter:
 
 
 def told(request: Request, problem: Problem) -> Response:
-    """The problem as a page."""
+    """The problem as a page; to a form that a script has sent, as the line of its page that says what came of it. The
+    form stays as it was filled in."""
     title = _TITLES.get(problem.status, problem.title)
     detail = problem.detail or "Go back, and try another way."
     context = {"title": title, "detail": _sentence(detail), "instance": problem.members.get("instance")}
-    answer = page("error.html", {**anonymous(request), **context}, problem.status)
+    if request.method == "POST" and request.headers.get("hx-request"):
+        answer = piece("refused.html", context, problem.status)
+        answer.headers.update(_INTO_THE_LINE)
+    else:
+        answer = page("error.html", {**anonymous(request), **context}, problem.status)
     answer.headers.update({name: value for name, value in problem.headers.items() if name in _KEPT})
     return answer
 

@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from taskharbor.core.contract import Driver
+from taskharbor.core.tokens import ALL_TENANTS
 from taskharbor.web.access import EVERYBODY, Access, Permission, Principal
 from taskharbor.web.pages.rendering import THEMES, page
-from taskharbor.web.pages.words import brought_back
+from taskharbor.web.pages.words import brought_back, short
 from taskharbor.web.problems import Problem
 from taskharbor.web.sessions import Session, Sessions
 from taskharbor.web.shell import PRINCIPAL
@@ -104,6 +105,7 @@ class Visit:
         return {
             **anonymous(self.request),
             "principal": principal,
+            "who": _who(principal),
             "csrf": state.sessions.csrf(self.session),
             "may": {permission.value: principal.may(permission) for permission in Permission},
             "governs": principal.may(Permission.GOVERN, every_tenant=True),
@@ -118,6 +120,14 @@ class Visit:
         signer = _signer(self.request)
         answer.set_cookie(SAID, signer.dumps([kind, words[:600]]), max_age=30, httponly=True, samesite="strict")
         return answer
+
+
+def _who(principal: Principal) -> str:
+    """The name of the token and what it is for. A name that says so already, as one by default does, is enough."""
+    tenant = "all tenants" if principal.tenant_id is None else short(principal.tenant_id, 30)
+    rights = f"{principal.role.value} of {tenant}"
+    by_default = f"{principal.role.value} of {principal.tenant_id or ALL_TENANTS}"
+    return rights if principal.name in ("", rights, by_default) else f"{short(principal.name, 30)}, {rights}"
 
 
 def anonymous(request: Request) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote, unquote
 
+from taskharbor.core.model import HELD, Job, Status
 from taskharbor.core.words import NOTHING, compact, count, gist, many, short, size, visible
 
 _CARRIED_AS_IT_IS: Final = " !$&'()*+,-./:;=?@[]_~"
@@ -77,6 +78,11 @@ def ago(at: datetime | None, now: datetime) -> str:
     return f"{_rough(gone)} ago" if gone > 0 else f"in {_rough(-gone)}"
 
 
+def phase(job: Job, now: datetime) -> str:
+    """The state as people speak of it. A step that waits for others has no time, and is not called scheduled."""
+    return "waiting" if job.status is Status.READY and job.due_at >= HELD else job.phase(now)
+
+
 def _rough(length_s: float) -> str:
     for limit, unit, part in ((90, "s", 1), (5400, "min", 60), (129_600, "h", 3600)):
         if length_s < limit:
@@ -95,6 +101,7 @@ __all__ = [
     "gist",
     "machine",
     "many",
+    "phase",
     "seconds",
     "share",
     "short",

@@ -35,17 +35,51 @@
 
   // A form that replaced the page takes the focus with it; what was said is where to go on.
   document.addEventListener("htmx:afterSettle", (event) => {
+    if (event.target.closest("#said")) {
+      document.getElementById("said").focus();
+      questions().forEach(place); // the line has moved their buttons
+    }
     if (event.target.id !== "main" || document.activeElement !== document.body) return;
     const words = document.getElementById("said");
     (words && words.textContent.trim() ? words : document.getElementById("main")).focus({ preventScroll: true });
   });
 
-  // Errors come as whole pages: they are shown as such.
+  // A form that is refused stays as it is, and the line above it says why. Other errors come as whole pages.
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const status = event.detail.xhr.status;
-    if (status >= 400) {
-      event.detail.shouldSwap = false;
-      location.assign(event.detail.requestConfig.verb === "get" ? event.detail.pathInfo.finalRequestPath : location.href);
+    const { xhr, requestConfig, pathInfo } = event.detail;
+    if (xhr.status < 400) return;
+    event.detail.isError = false;
+    event.detail.shouldSwap = Boolean(xhr.getResponseHeader("HX-Retarget"));
+    if (event.detail.shouldSwap) return;
+    if (requestConfig.verb === "get") location.assign(pathInfo.finalRequestPath);
+    else say(`The server answered ${xhr.status}: load the page again to see what came of it.`);
+  });
+  const say = (words) => {
+    const place = document.getElementById("said");
+    const line = document.createElement("p");
+    line.className = "said bad";
+    line.textContent = words;
+    place.replaceChildren(line);
+    place.focus();
+  };
+  for (const failure of ["htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(failure, (event) => {
+      if (event.detail.requestConfig.verb !== "get") say("The server does not answer: load the page again to see what came of it.");
+    });
+  }
+
+  // What is on its way is not sent twice.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.requestConfig.verb === "get") return;
+    for (const button of event.detail.elt.querySelectorAll("button:enabled")) {
+      button.disabled = true;
+      button.ariaBusy = "true";
+    }
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    for (const button of event.detail.elt.querySelectorAll('button[aria-busy="true"]')) {
+      button.disabled = false;
+      button.ariaBusy = null;
     }
   });
 
@@ -65,6 +99,20 @@
       open.querySelector("summary").focus();
     }
   });
+  // It lies over the page and inside the window, wherever its button is.
+  const place = (open) => {
+    const pop = open.querySelector(".pop");
+    pop.classList.add("placed");
+    const button = open.querySelector("summary").getBoundingClientRect();
+    const wide = document.documentElement.clientWidth - pop.offsetWidth - 8;
+    const high = window.innerHeight - pop.offsetHeight - 8;
+    const above = button.top - pop.offsetHeight - 5;
+    const top = button.bottom + 5 <= high || above < 8 ? Math.min(button.bottom + 5, high) : above;
+    pop.style.left = `${Math.max(8, Math.min(button.right - pop.offsetWidth, wide))}px`;
+    pop.style.top = `${Math.max(8, top)}px`;
+  };
+  document.addEventListener("toggle", (event) => event.target.matches("details.ask[open]") && place(event.target), true);
+  for (const moved of ["scroll", "resize"]) addEventListener(moved, () => questions().forEach(place), { capture: true, passive: true });
   document.addEventListener("click", (event) => {
     for (const open of questions()) if (!open.contains(event.target)) open.open = false;
   });
