@@ -12,6 +12,8 @@ from tests.cli.conftest import enqueued, killed
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.movement import Mark
+from taskharbor.drivers.moving import End, Move
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -71,8 +73,15 @@ def test_a_store_is_drained_while_its_workers_run(driver: Driver, run: Run, say:
     assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
 
 
-def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run) -> None:
+def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run, say: Say) -> None:
     enqueued(driver, NewJob("email.send", b"{}"))
-    driver.shut(True)  # type: ignore[attr-defined]
+    target = open_driver(TARGET)
+    target.migrate()
+    move = Move(End(driver, SOURCE), End(target, TARGET))  # type: ignore[arg-type]
+    move._shut(Mark(move._source.identity))  # as far as it came before it was killed
+    target.close()
+    assert "not to sqlite:///typo.db" in say("move", SOURCE, "sqlite:///typo.db", "--give-up", code=2)
+    assert not Path("typo.db").exists()
+    assert "moved" in say("--url", SOURCE, "enqueue", "email.send", code=1)
     assert run("move", SOURCE, TARGET, "--give-up")["given_up"]
     assert run("--url", SOURCE, "enqueue", "email.send")

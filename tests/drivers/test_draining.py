@@ -20,7 +20,8 @@ from taskharbor.core.tokens import Role, Token
 from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
 from taskharbor.drivers import comparing, draining
 from taskharbor.drivers.base import BaseDriver
-from taskharbor.drivers.moving import Move
+from taskharbor.drivers.movement import read_mark
+from taskharbor.drivers.moving import End, Move
 from taskharbor.testing.helpers import add, add_all, everything, new_job, take, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 from taskharbor.worker.scheduler import run_schedules
@@ -363,6 +364,145 @@ def test_a_live_move_that_is_given_up_leaves_both_stores_as_they_are(
     live(source, target).give_up()
     assert {leased.job.id for leased in take_all(source)} == {"j0", "j1", "j2"}
     assert not source.is_shut()
+
+
+def on_their_way(source: BaseDriver, target: BaseDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed with jobs between the two stores."""
+    number = 0
+    while not source.carrier().note("carried"):
+        assert _life(source, target, monkeypatch, "_source", number, after=True)
+        number += 1
+
+
+def test_jobs_on_their_way_are_given_up_to_no_other_target_and_left_behind_by_no_other_move(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target, other = make("sqlite"), make("memory"), make("memory")
+    add_all(source, [new_job(id=f"j{number}") for number in range(3)])
+    on_their_way(source, target, monkeypatch)
+    for url in ("typo", "dst"):
+        with pytest.raises(InvalidInput):
+            Move(End(source, "src"), End(other, url)).give_up()
+    for each in (mover(source, other), live(source, other), mover(source, target)):
+        with pytest.raises(InvalidInput, match="on their way to dst: go on with --live"):
+            each.run()
+    assert source.carrier().note("carried")
+    live(source, target).give_up()
+    assert mover(source, other).run().moved["jobs"] == 3
+
+
+def test_a_move_that_has_taken_workflows_cannot_be_given_up_whatever_target_is_named(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target, other = make("memory"), make("memory"), make("memory")
+    source.start_workflow(flow("wf-1"))
+    round = draining.Drain._round
+
+    def killed_at_the_workflows(self: draining.Drain, flows: Any) -> int:
+        if flows == "held":
+            raise Killed
+        return round(self, flows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(draining.Drain, "_round", killed_at_the_workflows)
+        with pytest.raises(Killed):
+            live(source, target).run()
+    for end in (End(other, "typo"), End(other, "dst"), End(target, "dst")):
+        with pytest.raises(InvalidInput):
+            Move(End(source, "src"), end).give_up()
+    assert source.is_shut()
+    assert live(source, target).run().moved["workflows"] == 1
+
+
+@pytest.mark.parametrize("ran", [False, True], ids=["waiting", "run"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_an_id_that_was_enqueued_again_while_it_was_on_its_way_is_one_job(
+    kind: str, ran: bool, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make(kind), make("memory")
+    add_all(source, [new_job(id="tick"), new_job(id="tock")])
+    on_their_way(source, target, monkeypatch)
+    add(source, id="tick")
+    if ran:
+        source.ack("tick", take(source).lease.token, now=NOON)
+    move = live(source, target)
+    move.give_up()
+    assert source.counts()["ready"] == (1 if ran else 2)
+    on_their_way(source, target, monkeypatch)
+    add(source, id="tock", payload=b"[1]")
+    with pytest.raises(MoveFailed, match="job tock is on its way from src, where another job has its id by now"):
+        move.run()
+    source.cancel("tock", now=NOON)
+    assert move.run().moved["jobs"] == (1 if ran else 2)
+    assert {leased.job.id for leased in take_all(target)} == ({"tock"} if ran else {"tick", "tock"})
+
+
+def test_an_id_that_comes_into_the_target_at_the_last_moment_is_one_job(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("memory", "sqlite"):
+        source, target = make("memory"), make(kind)
+        add_all(source, [new_job(id="tick"), new_job(id="tock")])
+        looks = draining.Drain._keys_of
+
+        def meanwhile(self: draining.Drain, jobs: Any, target: BaseDriver = target, looks: Any = looks) -> Any:
+            if "tick" in {job.id for job in jobs}:
+                add(target, id="tick")
+            return looks(self, jobs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(draining.Drain, "_keys_of", meanwhile)
+            assert live(source, target).run().repeated == 1
+        assert len(take_all(target)) == 2
+
+
+def test_a_move_that_is_killed_while_it_empties_what_a_plain_one_has_brought_goes_on_plain(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def all_is_there(_: Any) -> None:
+        raise Killed
+
+    for number in range(12):
+        source, target = make("memory"), make("memory")
+        fill(source)
+        before = answers(source)
+        first = mover(source, target)
+        monkeypatch.setattr(first, "_verify", all_is_there)
+        monkeypatch.setattr(first, "_open_again", lambda: None)
+        with pytest.raises(Killed):
+            first.run()
+        assert _life(source, target, monkeypatch, "_target", number, after=True)
+        mark = read_mark(target.carrier())
+        assert mark is not None
+        assert not mark.opened
+        mover(source, target).run()
+        assert answers(target) == before
+
+
+def test_a_token_that_is_revoked_in_one_store_is_revoked_in_both_with_the_next_round(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make("sqlite"), make("memory")
+    for id in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        source.add_token(Token(id, id, "acme", Role.VIEWER, "f" * 64, NOON))
+    fence = draining.Drain._fence
+    seen: list[Any] = []
+
+    def first_round(self: draining.Drain, flows: Any) -> int:
+        monkeypatch.undo()
+        monkeypatch.setattr(draining.Drain, "_fence", then_look)
+        source.revoke_token("aaaaaaaaaaaa", now=NOON)
+        target.revoke_token("bbbbbbbbbbbb", now=NOON)
+        return 0
+
+    def then_look(self: draining.Drain) -> None:
+        seen.extend(token.revoked_at for driver in (source, target) for token in driver.tokens())
+        fence(self)
+
+    monkeypatch.setattr(draining.Drain, "_round", first_round)
+    live(source, target).run()
+    assert seen == [NOON] * 4
 
 
 def test_history_that_did_not_come_over_is_noticed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import psycopg
+import pymysql
 import pytest
 from tests.drivers.full_stores import answers, fill, run_all
 from tests.drivers.movers import RING, TWO, Faulty, Killed, make, mover
 
-from taskharbor.core.carrying import TABLES, Part, Row
+from taskharbor.core.carrying import GONE, TABLES, Part, Row
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreMoved
 from taskharbor.core.fleet import Worker
 from taskharbor.core.model import Job
 from taskharbor.core.workflow import WorkflowState
-from taskharbor.drivers import comparing
+from taskharbor.drivers import comparing, movement, moving, open_driver
 from taskharbor.drivers.base import BaseDriver
-from taskharbor.drivers.moving import Move, Report
+from taskharbor.drivers.moving import End, Move, Report
 from taskharbor.testing.helpers import add, add_keyed, new_job, take
 from taskharbor.testing.times import DAY, HOUR, NOON
 
@@ -241,3 +245,80 @@ def test_one_move_does_not_get_mixed_up_with_another(
     assert mover(source, target).run().done_before
     assert json.loads(target.carrier().note("moved_from") or "")["store_id"] == source.carrier().identity
     assert take(target, now=NOON + DAY).job.id == "one"
+
+
+def test_only_the_target_of_a_move_can_give_it_up(
+    make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target, other = make("memory"), make("sqlite"), make("memory")
+    add(source, id="one")
+    wrong = Move(End(source, "src"), End(other, "typo"))
+    with pytest.raises(InvalidInput, match="typo knows of no move from src"):
+        wrong.give_up()
+    killed = mover(source, target)
+    as_killed(killed, monkeypatch)
+    monkeypatch.setattr(killed, "_target", Faulty(killed._target, 3, after=True))
+    with pytest.raises(Killed):
+        killed.run()
+    with pytest.raises(InvalidInput, match="being moved to dst, not to typo"):
+        wrong.give_up()
+    with pytest.raises(InvalidInput, match="being filled"):
+        Move(End(target, "dst"), End(other, "typo")).give_up()
+    assert source.is_shut()
+    assert target.is_shut()
+    # The target has been lost, and with it nothing: another store is in its place.
+    mover(source, make("memory")).give_up()
+    assert not source.is_shut()
+    mover(source, target).run()
+    for attempt in (wrong, mover(source, target), mover(source, make("memory"))):
+        with pytest.raises(InvalidInput, match="is at dst already"):
+            attempt.give_up()
+    # Killed before the source was told that all of it is there.
+    source.set_mark(GONE, False)
+    for attempt in (wrong, mover(source, target), mover(source, make("memory"))):
+        with pytest.raises(InvalidInput):
+            attempt.give_up()
+    assert source.is_shut()
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["shut", "live"])
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
+def test_a_transaction_that_was_open_when_the_source_was_shut_is_waited_for(
+    kind: str,
+    live: bool,
+    make: Callable[[str], BaseDriver],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(movement, "TRY_S", 1.0)
+    monkeypatch.setattr(moving, "OPEN_S", 0.0)
+    url = request.getfixturevalue(kind).create_database()
+    source, target = open_driver(url), make("memory")
+    assert isinstance(source, BaseDriver)
+    source.migrate()
+    move = mover(source, target)
+    move.live, move.pace.patience_s = live, 0.0
+    with closing(source), closing(connected(kind, url)) as connection:
+        [late] = source.enqueue([new_job()], connection=connection)
+        with pytest.raises(MoveFailed, match="a transaction that has written to src is still open"):
+            move.run()
+        assert not source.is_shut()
+        connection.commit()
+        assert move.run().moved["jobs"] == 1
+        assert target.get(late.id).status.value == "ready"
+
+
+def connected(kind: str, url: str) -> Any:
+    """A connection of an application, in a transaction."""
+    if kind == "postgres":
+        return psycopg.connect(url)
+    parts = urlsplit(url)
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=unquote(parts.password or ""),
+        database=parts.path[1:],
+    )
+    connection.begin()
+    return connection

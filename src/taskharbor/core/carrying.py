@@ -146,6 +146,11 @@ class Carrier(Protocol):
         """Empty the table, and keep the notes with it: both or neither."""
         ...
 
+    def writers_ended(self, wait_s: float) -> bool:
+        """Whether all transactions that had written to the jobs when this was called end within this time. Others that
+        begin meanwhile may have to wait as long."""
+        ...
+
     def note(self, name: str) -> str | None:
         """What a note says; None if there is none."""
         ...

@@ -234,6 +234,9 @@ class SqlCarrier(ABC):
 
         self._write(work)
 
+    def writers_ended(self, wait_s: float) -> bool:
+        return True
+
     # --- Notes -------------------------------------------------------------------------------------------------
 
     def note(self, name: str) -> str | None:

@@ -44,10 +44,16 @@ class Copying:
             self._target.bring([Part(table, rows, "leave")], {})
 
     def _copy_tokens(self) -> None:
-        """A token that was revoked in either store is good in neither."""
-        for rows in portions(self._source, "tokens", None, self._progress):
-            revoked = [row for row in rows if row[-1] is not None]
-            self._target.bring([Part("tokens", rows, "leave"), Part("tokens", revoked, "replace")], {})
+        """A token that was revoked in either store is good in neither, and one that is new in the source in both."""
+        for rows in portions(self._source, "tokens", None, silent):
+            there = {row[0]: row for row in self._target.find("tokens", [[row[0]] for row in rows])}
+            new = [row for row in rows if row[0] not in there]
+            here = [row for row in rows if row[0] in there and row[-1] is not None and there[row[0]][-1] is None]
+            back = [there[row[0]] for row in rows if row[0] in there and row[-1] is None and there[row[0]][-1]]
+            if new or here:
+                self._target.bring([Part("tokens", new, "leave"), Part("tokens", here, "replace")], {})
+            if back:
+                self._source.bring([Part("tokens", back, "replace")], {})
 
     def _copy_schedules(self) -> None:
         """Where the new store has a schedule by its definition already, the life of the old one goes on in it."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from taskharbor.core.carrying import (
@@ -26,6 +27,7 @@ from taskharbor.core.carrying import (
     JOBS,
     NOTE,
     ORIGIN,
+    Carrier,
     Flows,
     Part,
     Row,
@@ -33,12 +35,13 @@ from taskharbor.core.carrying import (
     place_of,
 )
 from taskharbor.core.envelope import payload_hash
-from taskharbor.core.errors import MoveFailed, StoreError
+from taskharbor.core.errors import InvalidInput, MoveFailed, StoreError, StoreUnavailable
 from taskharbor.core.model import Job
 from taskharbor.core.workflow import WorkflowState
 from taskharbor.drivers.comparing import Portions, Progress, Sum, missing_facts, missing_rows, portions, values_of
 from taskharbor.drivers.copying import Copying, silent
-from taskharbor.drivers.movement import LOOK_S, End, Mark, Pace, origin_of, read_mark
+from taskharbor.drivers.engine_carrying import FINAL
+from taskharbor.drivers.movement import LOOK_S, End, Mark, Pace, await_writers, origin_of, read_mark
 from taskharbor.drivers.packing import Bundle, pack, pieces_of, struck, unpack
 
 AHEAD: Final = ("queues", "limits", "leaders", "tokens")
@@ -70,22 +73,27 @@ class Drain(Copying):
 
     def leave(self) -> None:
         """Both stores in use, and no job on its way. Not once workflows are: those are only whole in the new store."""
-        self._settle_bundle()
-        if not self._mark.crossing and self._from.driver.is_shut():
-            self._from.driver.shut(False)
+        try:
+            self._settle_bundle()
+        finally:
+            if not self._mark.crossing and self._from.driver.is_shut():
+                self._from.driver.shut(False)
 
     # --- Before the new store is opened ------------------------------------------------------------------------
 
     def _go_ahead(self) -> None:
         mark = self._mark
         self._to.driver.shut(True)
-        for table in {*mark.done, *mark.stale, mark.table} - {"", HISTORY}:
-            self._target.clear(table, {})
+        begun = {*mark.done, *mark.stale, mark.table} - {"", HISTORY}
         if HISTORY in mark.stale:
-            self._target.clear(HISTORY, {})
+            begun.add(HISTORY)
             mark.facts = ()
-        # A move without `live` that goes on from here begins these again.
-        mark.done, mark.stale, mark.table, mark.after = [], sorted({*AHEAD, "keys"}), "", ()
+        # A move without `live` that goes on from here begins these again; said before any of them is emptied.
+        mark.done, mark.stale, mark.table, mark.after = [], sorted({*begun, *AHEAD, "keys"}), "", ()
+        self._target.write_notes(mark.notes())
+        for table in begun:
+            self._target.clear(table, {})
+        mark.stale = sorted({*AHEAD, "keys"})
         self._target.write_notes(mark.notes())
         self._pace.told("copying history and settings")
         self._copy_facts()
@@ -115,6 +123,7 @@ class Drain(Copying):
         while True:
             moved = self._round("none")
             self._copy_facts()
+            self._copy_tokens()
             if self._pace.idle_s is None:
                 if moved <= FEW:
                     return
@@ -153,18 +162,21 @@ class Drain(Copying):
         # What became of a job in the new store stands behind what became of it here.
         if any(row[0].deliveries for row in rows):
             self._copy_facts_of_now()
-        known = self._target.known([row[0].id for row in rows])
-        for row in rows:
-            if row[0].id in known:
-                self._refuse_other(row[0])
-        fresh = [row for row in rows if row[0].id not in known]
-        keys = self._keys_of([row[0] for row in fresh])
+
+        def bring(fresh: Sequence[Row]) -> None:
+            keys = self._keys_of([row[0] for row in fresh])
+            arrived = replace(
+                mark,
+                batch=bundle.number,
+                jobs=mark.jobs + len(fresh),
+                repeated=mark.repeated + len(rows) - len(fresh),
+                checksum=(mark.checksum + sum(digest(values_of(JOBS, row)) for row in fresh)) % 2**128,
+            )
+            self._target.bring([Part(JOBS, fresh), Part("keys", keys, "replace")], arrived.notes())
+            vars(mark).update(vars(arrived))
+
         mark = self._mark
-        mark.batch = bundle.number
-        mark.jobs += len(fresh)
-        mark.repeated += len(rows) - len(fresh)
-        mark.checksum = (mark.checksum + sum(digest(values_of(JOBS, row)) for row in fresh)) % 2**128
-        self._target.bring([Part(JOBS, fresh), Part("keys", keys, "replace")], mark.notes())
+        self._bring_fresh(self._to, self._target, rows, bring)
         self._source.write_notes(struck(bundle.pieces))
         self._progress(len(rows))
 
@@ -177,18 +189,48 @@ class Drain(Copying):
         if arrived is not None and arrived.batch >= bundle.number:
             self._source.write_notes(struck(bundle.pieces))
         else:
-            self._source.bring([Part(JOBS, bundle.rows)], struck(bundle.pieces))
             if arrived is not None:
                 vars(self._mark).update(vars(arrived))
-
-    def _refuse_other(self, job: Job) -> None:
-        """A job whose id the new store has is the same one, enqueued once more; or somebody uses ids twice."""
-        kept = self._to.driver.get(job.id)
-        if _looks(kept) != _looks(job):
-            raise MoveFailed(
-                f"job {job.id} of {self._from.url} has the id of another job at {self._to.url}: cancel one of the "
-                "two, or purge it, and run the same move again"
+            notes = struck(bundle.pieces)
+            fresh = self._bring_fresh(
+                self._from, self._source, bundle.rows, lambda rows: self._source.bring([Part(JOBS, rows)], notes)
             )
+            self._mark.repeated += len(bundle.rows) - len(fresh)
+
+    def _bring_fresh(
+        self, end: End, carrier: Carrier, rows: Sequence[Row], bring: Callable[[Sequence[Row]], None]
+    ) -> Sequence[Row]:
+        """Bring those rows whose ids are not there yet, though others may be enqueueing them at this moment."""
+        ids = [row[0].id for row in rows]
+        while True:
+            known = carrier.known(ids)
+            fresh = [row for row in rows if row[0].id not in known or not self._is_there(row[0], end)]
+            try:
+                bring(fresh)
+            except StoreUnavailable:
+                raise  # it may have been kept: the number of the bundle will tell
+            except (StoreError, InvalidInput):
+                if carrier.known(ids) <= known:
+                    raise
+            else:
+                return fresh
+
+    def _is_there(self, job: Job, end: End) -> bool:
+        """A job whose id a store has is the same one, enqueued once more; or somebody uses ids twice."""
+        kept = end.driver.get(job.id)
+        if _looks(kept) == _looks(job):
+            return True
+        if end is self._from:
+            if kept.status in FINAL:
+                return False  # put back beside it, and named when it is its turn to move
+            raise MoveFailed(
+                f"job {job.id} is on its way from {end.url}, where another job has its id by now: cancel that one, "
+                "and run the same command again"
+            )
+        raise MoveFailed(
+            f"job {job.id} of {self._from.url} has the id of another job at {end.url}: cancel one of the two, or "
+            "purge it, and run the same move again"
+        )
 
     # --- The fence ---------------------------------------------------------------------------------------------
 
@@ -198,6 +240,7 @@ class Drain(Copying):
         self._from.driver.shut(True)
         time.sleep(self._pace.settle_s)
         deadline = time.monotonic() + self._pace.patience_s
+        await_writers(self._from, self._source, self._pace.patience_s)
         while busy := self._busy():
             if time.monotonic() > deadline:
                 raise MoveFailed(

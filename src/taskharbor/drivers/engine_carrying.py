@@ -112,6 +112,9 @@ class EngineCarrier:
                             state.drop(each, key)
             _put_notes(state, notes)
 
+    def writers_ended(self, wait_s: float) -> bool:
+        return True  # there is one writer at a time, and no transaction of a caller
+
     def note(self, name: str) -> str | None:
         with self._reading() as state:
             return state.notes.get(name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskharbor.core.carrying import NOTE, ORIGIN, Carrier, Place
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import InvalidInput, MoveFailed
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.governed import ALL_KNOW_S
 
 LOOK_S: Final = 0.1
+TRY_S: Final = 2.0
+"""How long a look for open transactions may hold up whoever writes to the store."""
 UNCOUNTED: Final = frozenset({"leaders"})
 """An empty store may have had workers, which elected a leader."""
 
@@ -93,6 +96,19 @@ def read_mark(carrier: Carrier) -> Mark | None:
         return Mark(**found)
     except TypeError:
         raise InvalidInput("another version of TaskHarbor began this move: finish it with that one") from None
+
+
+def await_writers(source: End, carrier: Carrier, patience_s: float) -> None:
+    """Until transactions of applications that were open when the source was shut have ended: what they have enqueued
+    is not to be seen before."""
+    deadline = time.monotonic() + patience_s
+    while not carrier.writers_ended(TRY_S):
+        if time.monotonic() >= deadline:
+            raise MoveFailed(
+                f"a transaction that has written to {source.url} is still open: end it, and run the same move again. "
+                "Until then that store is in use"
+            )
+        time.sleep(TRY_S)
 
 
 def origin_of(source: End, carrier: Carrier) -> str:

@@ -12,19 +12,22 @@ import json
 import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskharbor.core.carrying import DRAINING, FILLING, GONE, HISTORY, NOTE, ORIGIN, TABLES, Carrier, Part, place_of
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreError
 from taskharbor.core.ids import new_id
 from taskharbor.drivers.comparing import Progress, Sum, portions, sum_of
 from taskharbor.drivers.draining import Drain
-from taskharbor.drivers.movement import UNCOUNTED, End, Mark, Pace, Report, origin_of, read_mark
+from taskharbor.drivers.movement import UNCOUNTED, End, Mark, Pace, Report, await_writers, origin_of, read_mark
+from taskharbor.drivers.packing import HEAD
 
 __all__ = ["End", "Move", "Pace", "Report"]
 
 ALIVE: Final = timedelta(seconds=60)
 """A worker that was heard of within this time counts as running."""
+OPEN_S: Final = 10.0
+"""How long a move with both stores shut waits for transactions that were open before."""
 
 
 def _silent(rows: int) -> None:
@@ -45,9 +48,13 @@ class Move:
 
     def check(self) -> Mark | None:
         """Refuse what cannot be moved, before anything is written. The mark of a move that was begun before."""
-        source, target = self._source.identity, self._target.identity
-        if source == target:
-            raise InvalidInput("SRC and DST are the same store: name two")
+        source, target = self._identities()
+        known = json.loads(self._source.note(NOTE) or "{}")
+        if self._source.note(HEAD) is not None and not (self.live and known.get("to") == target):
+            raise InvalidInput(
+                f"jobs of {self._from.url} are on their way to {known.get('to_url', 'another store')}: go on with "
+                "--live to there, or give that up with --give-up"
+            )
         found = read_mark(self._target)
         if found and found.source != source:
             raise InvalidInput(
@@ -55,7 +62,6 @@ class Move:
             )
         if read_mark(self._source):
             raise InvalidInput(f"{self._from.url} is itself being filled by a move: finish that one first")
-        known = json.loads(self._source.note(NOTE) or "{}")
         if known and known["to"] != target and (known.get("live") or self._from.driver.is_shut()):
             raise InvalidInput(
                 f"{self._from.url} was moved to {known['to_url']}, or is being moved there: finish that move, "
@@ -66,6 +72,12 @@ class Move:
         elif found.opened and not self.live:
             raise InvalidInput(f"this move was begun live, and {self._to.url} is in use: go on with --live")
         return found
+
+    def _identities(self) -> tuple[str, str]:
+        source, target = self._source.identity, self._target.identity
+        if source == target:
+            raise InvalidInput("SRC and DST are the same store: name two")
+        return source, target
 
     def _refuse_used(self) -> None:
         used = [table for table in TABLES if table not in UNCOUNTED and self._target.take(table, None, 1)]
@@ -125,16 +137,41 @@ class Move:
         self._from.driver.set_mark(DRAINING, False)
 
     def give_up(self) -> None:
-        """Let the source work again. What has come to the target stays there."""
+        """Let the source work again. What has come to the target stays there. A target that is not that of this move
+        cannot say how far it has come: it is refused."""
+        source, target = self._identities()
         if self.was_done():
             raise InvalidInput(f"everything is at {self._to.url} already: there is nothing to give up")
+        if read_mark(self._source):
+            raise InvalidInput(f"{self._from.url} is itself being filled by a move: finish that one, or give it up")
+        known = json.loads(self._source.note(NOTE) or "{}")
+        if self._from.driver.is_gone():
+            raise InvalidInput(
+                f"everything of {self._from.url} is at {known.get('to_url', 'another store')} already: there is "
+                "nothing to give up"
+            )
         mark = read_mark(self._target)
-        if mark and mark.crossing:
+        ours = mark if mark and mark.source == source else None
+        if known and known["to"] != target and not self._is_lost(known):
+            raise InvalidInput(
+                f"{self._from.url} is being moved to {known['to_url']}, not to {self._to.url}: name that one. "
+                "Nothing was changed"
+            )
+        if not ours and (not known or known.get("live")):
+            raise InvalidInput(
+                f"{self._to.url} knows of no move from {self._from.url}: there is nothing to give up. "
+                "Nothing was changed"
+            )
+        if ours and ours.crossing:
             raise InvalidInput("workflows are on their way already: finish the move, nobody has to wait for it")
-        if mark and mark.opened:
-            self._drain(mark).leave()
-            self._from.driver.set_mark(DRAINING, False)
+        if ours and ours.opened:
+            self._drain(ours).leave()
+        self._from.driver.set_mark(DRAINING, False)
         self._open_again()
+
+    def _is_lost(self, known: dict[str, Any]) -> bool:
+        """Whether another store is where the target of a move was that has taken nothing from the source yet."""
+        return known["to_url"] == self._to.url and not known.get("live") and not known.get("whole")
 
     def _drain(self, mark: Mark) -> Drain:
         return Drain(self._from, self._to, mark, self.pace, self._progress)
@@ -149,9 +186,14 @@ class Move:
         self._refuse_busy()
         mark = self._shut(mark)
         try:
+            await_writers(self._from, self._source, OPEN_S)
             self._refuse_busy()
             self._copy(mark)
-            return self._verify(mark)
+            sums = self._verify(mark)
+            # From here on the target may be in use before the source is told so.
+            known = json.loads(self._source.note(NOTE) or "{}")
+            self._source.write_notes({NOTE: json.dumps({**known, "whole": True})})
+            return sums
         except BaseException:
             with suppress(StoreError):  # then it stays shut, and the same move goes on where it was
                 self._open_again()

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from pymysql.err import MySQLError
 
 from taskharbor.core.carrying import JOBS, Clash, Place
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.model import HistoryRow, Job
 from taskharbor.drivers.carrying import Hands, SqlCarrier
 from taskharbor.drivers.mysql import inspection
+from taskharbor.drivers.mysql.errors import number_of
 from taskharbor.drivers.mysql.moves import take_positions
 from taskharbor.drivers.mysql.rows import job_from_row
 from taskharbor.drivers.mysql.store import Session, Store
 from taskharbor.drivers.mysql.values import sql_time
 
 T = TypeVar("T")
+_NOT_IN_TIME: Final = 1205
+_MAY_NOT_LOCK: Final = (1044, 1142)
+"""Without the privilege LOCK TABLES nobody can be waited for."""
 
 
 class MysqlHands:
@@ -77,6 +83,9 @@ class MysqlCarrier(SqlCarrier):
     def _write(self, work: Callable[[Hands], T]) -> T:
         return self._store.write(lambda session: work(MysqlHands(session)))
 
+    def writers_ended(self, wait_s: float) -> bool:
+        return self._store.read(lambda session: _writers_ended(session, max(1, round(wait_s))))
+
     def _jobs(self, after: str, limit: int) -> Sequence[tuple[Job, Sequence[Any]]]:
         rows = self._store.read(lambda session: session.rows("carry_jobs", after=after, limit=limit))
         return [(job_from_row(row), row[32:]) for row in rows]
@@ -100,6 +109,22 @@ class MysqlCarrier(SqlCarrier):
     def _time_out(self, kept: Any) -> datetime:
         assert isinstance(kept, datetime)
         return kept
+
+
+def _writers_ended(session: Session, wait_s: int) -> bool:
+    session.run("carry_patience", wait=wait_s)
+    try:
+        session.run("carry_writers")
+    except MySQLError as error:
+        if number_of(error) == _NOT_IN_TIME:
+            return False
+        if number_of(error) in _MAY_NOT_LOCK:
+            return True
+        raise
+    finally:
+        session.run("carry_writers_go_on")
+        session.run("carry_patience_ends")
+    return True
 
 
 def _times(params: Mapping[str, Any]) -> dict[str, Any]:

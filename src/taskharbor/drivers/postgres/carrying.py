@@ -7,19 +7,22 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from psycopg import Connection
+from psycopg.errors import LockNotAvailable
 
 from taskharbor.core.carrying import JOBS, Clash
+from taskharbor.core.errors import StoreError
 from taskharbor.core.model import HistoryRow, Job
 from taskharbor.drivers.carrying import Hands, SqlCarrier, upsert
 from taskharbor.drivers.postgres.inspection import Inspection
 from taskharbor.drivers.postgres.rows import job_from_row
-from taskharbor.drivers.postgres.session import Row, Session
+from taskharbor.drivers.postgres.session import Row as SqlRow
+from taskharbor.drivers.postgres.session import Session
 
 T = TypeVar("T")
 
 
 class PostgresHands:
-    def __init__(self, session: Session, connection: Connection[Row], prefix: str) -> None:
+    def __init__(self, session: Session, connection: Connection[SqlRow], prefix: str) -> None:
         self._session = session
         self._connection = connection
         self._prefix = prefix
@@ -63,6 +66,19 @@ class PostgresCarrier(SqlCarrier):
         return self._session.in_transaction(
             lambda connection: work(PostgresHands(self._session, connection, self._prefix))
         )
+
+    def writers_ended(self, wait_s: float) -> bool:
+        def lock(connection: Connection[SqlRow]) -> None:
+            self._session.on(connection, "carry_patience", {"wait": f"{round(1000 * wait_s)}ms"})
+            self._session.on(connection, "carry_writers", {})
+
+        try:
+            self._session.in_transaction(lock)
+        except StoreError as error:
+            if isinstance(error.__cause__, LockNotAvailable):
+                return False
+            raise
+        return True
 
     def _jobs(self, after: str, limit: int) -> Sequence[tuple[Job, Sequence[Any]]]:
         return [_job(row) for row in self._session.run("carry_jobs", {"after": after, "limit": limit})]
