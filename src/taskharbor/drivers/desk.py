@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -89,15 +89,29 @@ class EngineDesk(EngineFlows):
 
     # --- Buckets -------------------------------------------------------------------------------------------
 
-    def woken(self, now: datetime, most: int) -> Sequence[Woken]:
+    def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
         found: dict[str, Woken] = {}
+        passed: set[tuple[datetime, str]] = set()
         wakes = self._state.wakes
-        while wakes and wakes[0][0] <= now and len(found) < most:
+        while wakes and wakes[0][0] <= ask.now and len(found) < most:
             wake_at, bucket = heapq.heappop(wakes)
             kept = self._state.buckets.get(bucket)
-            if kept is not None and kept.wake_at == wake_at:
+            if kept is None or kept.wake_at != wake_at:
+                continue
+            if not ask.chooses or any(self._wanted(bucket, ask)):
                 found[bucket] = Woken(bucket, kept.limit)
+            else:
+                passed.add((wake_at, bucket))
+        for each in passed:
+            heapq.heappush(wakes, each)
         return list(found.values())
+
+    def _wanted(self, bucket: str, ask: Ask) -> Iterator[tuple[int, datetime, str]]:
+        """Of the bucket's bench, in no order."""
+        state = self._state
+        for entry in state.waiting.get(bucket, ()):
+            if state.bench.get(entry[2]) == bucket and ask.wants(state.jobs[entry[2]]):
+                yield entry
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
         found = {}
@@ -141,8 +155,10 @@ class EngineDesk(EngineFlows):
             kept = self._state.buckets.get(bucket) or BucketRecord(limits[bucket].key)
             self._state.put("buckets", bucket, replace(kept, wake_at=moment))
 
-    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+    def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
         state = self._state
+        if ask.chooses:
+            return {bucket: self._unbench_wanted(bucket, count, ask) for bucket, count in counts.items()}
         back = {}
         for bucket, count in counts.items():
             back[bucket] = 0
@@ -151,6 +167,15 @@ class EngineDesk(EngineFlows):
                 state.drop("bench", id)
                 back[bucket] += 1
         return back
+
+    def _unbench_wanted(self, bucket: str, count: int, ask: Ask) -> int:
+        state = self._state
+        ids = list(dict.fromkeys(id for _, _, id in sorted(self._wanted(bucket, ask))))[:count]
+        for id in ids:
+            state.drop("bench", id)
+        state.waiting[bucket] = [entry for entry in state.waiting[bucket] if state.bench.get(entry[2]) == bucket]
+        heapq.heapify(state.waiting[bucket])
+        return len(ids)
 
     # --- Fair shares ---------------------------------------------------------------------------------------
 

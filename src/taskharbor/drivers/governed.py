@@ -85,6 +85,11 @@ class GoverningCalls(StoreOperations):
         self._check_open()
         return self._read_rules().shut
 
+    def is_gone(self) -> bool:
+        """Whether everything in this store was moved to another one."""
+        self._check_open()
+        return self._read_rules().gone
+
     def is_filling(self) -> bool:
         """Whether another store, which has the schedules, is being drained into this one."""
         self._check_open()

@@ -43,6 +43,18 @@ class Ask(NamedTuple):
     owner: str
     tenant: str | None = None
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it passes some jobs of its queues by."""
+        return self.types is not None or self.tenant is not None
+
+    def wants(self, job: Job) -> bool:
+        return (
+            job.queue in self.queues
+            and (self.types is None or job.type in self.types)
+            and self.tenant in (None, job.tenant_id)
+        )
+
 
 class Running(NamedTuple):
     """A note that a leased job counts in a bucket."""
@@ -135,17 +147,19 @@ class Desk(TidyDesk, Protocol):
         the new end."""
         ...
 
-    def woken(self, now: datetime, most: int) -> Sequence[Woken]:
-        """Buckets with a bench whose time to be looked at has come."""
+    def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
+        """Buckets with a bench whose time to be looked at has come. For an ask that `chooses`, only those with a job
+        on the bench that it `wants`; the others stay as they are."""
         ...
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
         """How many notes each bucket has, and its tokens; buckets of which nothing is known may be left out."""
         ...
 
-    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+    def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
         """Bring the first so many jobs of each bucket's bench back to the places in line that they had; those that
-        are not ready any more are struck and do not count. Returns how many came back of each."""
+        are not ready any more are struck and do not count. For an ask that `chooses`, the first so many of those that
+        it `wants`. Returns how many came back of each."""
         ...
 
     def rest(self, until: Mapping[str, datetime]) -> None:
@@ -214,6 +228,9 @@ def governed_claim(
     judge = Judge(limits, ask.now)
     looked_at, at_once = _wake(desk, judge, known, ask)
     taken = _claim_through(desk, judge, limits, ask)
+    if ask.chooses:  # whoever asks for others may find room there at once
+        at_once += [bucket for bucket in looked_at if judge.room(bucket)]
+        looked_at = [bucket for bucket in looked_at if not judge.room(bucket)]
     notes = [note for each in taken.jobs for note in _notes(each.job, judge.buckets_of(each.job))]
     if notes:
         desk.note(notes)
@@ -262,7 +279,7 @@ def _wake(
 ) -> tuple[list[str], list[str]]:
     """Bring benched jobs back as far as their buckets have room. Returns the buckets that are to be looked at when
     they have room again, and those of which more can come back at once."""
-    woken = desk.woken(ask.now, MOST_WOKEN)
+    woken = desk.woken(ask, MOST_WOKEN)
     if not woken:
         return [], []
     standings = desk.standings([each.bucket for each in woken])
@@ -277,7 +294,7 @@ def _wake(
         # No more than this claim can take: what is brought back without need is only put back again.
         counts[bucket] = left if limit is None else min(rooms[bucket], ask.limit, left)
         left -= counts[bucket]
-    back = desk.unbench({bucket: count for bucket, count in counts.items() if count}, ask.now)
+    back = desk.unbench({bucket: count for bucket, count in counts.items() if count}, ask)
     at_once = [
         bucket
         for bucket, count in counts.items()

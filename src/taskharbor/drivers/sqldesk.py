@@ -17,6 +17,7 @@ from taskharbor.core.limiting import Limit, Standing
 from taskharbor.core.limits import PRIORITY_RANGE
 from taskharbor.core.model import Job, QueueSettings
 from taskharbor.drivers.governing import Ask, Benched, Rules, Running, Woken
+from taskharbor.drivers.sqlfiles import with_lines
 from taskharbor.drivers.sqlflows import SqlFlows
 from taskharbor.drivers.tidying import Resting
 
@@ -73,6 +74,14 @@ class SqlDesk(SqlFlows, ABC):
     @abstractmethod
     def leased(self, now: datetime) -> Sequence[Job]: ...
 
+    @abstractmethod
+    def _choice(self, ask: Ask) -> Values:
+        """The queues, types and tenant of an ask that `chooses`, as the lines `?chosen` of the statements take them."""
+
+    def _chosen(self, statement: str, ask: Ask) -> tuple[str, Values]:
+        """The statement for what the ask wants, and the values for that."""
+        return (with_lines(statement, ["chosen"]), self._choice(ask)) if ask.chooses else (statement, {})
+
     # --- Limits ------------------------------------------------------------------------------------------------
 
     def hold(self, limits: Sequence[Limit]) -> Sequence[Limit]:
@@ -100,8 +109,9 @@ class SqlDesk(SqlFlows, ABC):
     def lapsed(self, now: datetime) -> None:
         self._run("desk_lapsed", {"now": now, "most": LAPSED_AT_ONCE})
 
-    def woken(self, now: datetime, most: int) -> Sequence[Woken]:
-        rows = self._rows("desk_woken", {"now": now, "most": most})
+    def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
+        statement, choice = self._chosen("desk_woken", ask)
+        rows = self._rows(statement, {"now": ask.now, "most": most, **choice})
         return [Woken(bucket, (scope, name, per)) for bucket, scope, name, per in rows]
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
@@ -113,11 +123,12 @@ class SqlDesk(SqlFlows, ABC):
                 here.tokens, here.counted_at = tokens, counted_at
         return found
 
-    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+    def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
         back = dict.fromkeys(counts, 0)
         left = dict(counts)
+        statement, choice = self._chosen("desk_unbench", ask)
         while left:
-            rows = self._rows("desk_unbench", {}, {"buckets": list(left), "counts": list(left.values())})
+            rows = self._rows(statement, choice, {"buckets": list(left), "counts": list(left.values())})
             struck = {bucket: (taken, came) for bucket, taken, came in rows}
             for bucket, (_, came) in struck.items():
                 back[bucket] += came

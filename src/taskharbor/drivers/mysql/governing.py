@@ -103,11 +103,16 @@ class MysqlDesk(SqlDesk):
             buckets = [{"bucket": bucket} for bucket in sorted({row[0] for row in notes})]
             self._session.run_items("desk_wake_now", buckets)
 
-    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+    def _choice(self, ask: Ask) -> Values:
+        # An empty IN list is not SQL, so there is always something in it.
+        types = {"any_type": ask.types is None, "types": ask.types or [None]}
+        return {"queues": ask.queues, **types, "any_tenant": ask.tenant is None, "tenant": ask.tenant}
+
+    def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
         back = dict.fromkeys(counts, 0)
         left = dict(counts)
         while left:
-            first = self._first_benched(left)
+            first = self._first_benched(left, ask)
             ids = sorted(row[0] for row in first)
             if ids:
                 self._session.run_ids("leave_bench", ids)
@@ -124,11 +129,12 @@ class MysqlDesk(SqlDesk):
             }
         return back
 
-    def _first_benched(self, counts: Mapping[str, int]) -> Sequence[Row]:
-        each = [{"bucket": bucket, "most": count} for bucket, count in counts.items()]
+    def _first_benched(self, counts: Mapping[str, int], ask: Ask) -> Sequence[Row]:
+        statement, choice = self._chosen("desk_first_benched", ask)
+        each = [{"bucket": bucket, "most": count, **choice} for bucket, count in counts.items()]
         found: list[Row] = []
         for start in range(0, len(each), 100):
-            found.extend(self._session.rows_of_each("desk_first_benched", each[start : start + 100]))
+            found.extend(self._session.rows_of_each(statement, each[start : start + 100]))
         return found
 
     def _back(self, first: Sequence[Row]) -> set[str]:

@@ -85,6 +85,10 @@ class PostgresDesk(SqlDesk):
         taken_back, _ = self._send(("take_back", sweep), ("expire", sweep))
         say_crash_loops(taken_back)
 
+    def _choice(self, ask: Ask) -> Values:
+        types = None if ask.types is None else list(ask.types)
+        return {"queues": list(ask.queues), "types": types, "tenant": ask.tenant}
+
     def leased(self, now: datetime) -> Sequence[Job]:
         return [job_from_row(row) for row in self._rows("desk_leased", {"now": now})]
 

@@ -110,13 +110,18 @@ class SqliteDesk(SqlDesk):
         self._connection.executemany(self._store.statement("desk_strike"), struck)
         self._connection.executemany(self._store.statement("desk_wake_now"), struck)
 
-    def unbench(self, counts: Mapping[str, int], now: datetime) -> Mapping[str, int]:
-        return {bucket: self._unbench_one(bucket, count) for bucket, count in counts.items()}
+    def _choice(self, ask: Ask) -> Values:
+        types = None if ask.types is None else json.dumps(ask.types, ensure_ascii=False)
+        return {"queues": json.dumps(ask.queues, ensure_ascii=False), "types": types, "tenant": ask.tenant}
 
-    def _unbench_one(self, bucket: str, count: int) -> int:
+    def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
+        return {bucket: self._unbench_one(bucket, count, ask) for bucket, count in counts.items()}
+
+    def _unbench_one(self, bucket: str, count: int, ask: Ask) -> int:
         back = 0
+        statement, choice = self._chosen("desk_first_benched", ask)
         while back < count:
-            first = self._rows("desk_first_benched", {"bucket": bucket, "most": count - back})
+            first = self._rows(statement, {"bucket": bucket, "most": count - back, **choice})
             if not first:
                 break
             places = [{"id": id, "position": position} for id, position in first]

@@ -1,6 +1,11 @@
-"""Claims for one tenant alone."""
+"""Claims for one tenant alone, and what claims that choose share with the others."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.limiting import Limit
@@ -12,6 +17,26 @@ from taskharbor.testing.times import HOUR, MINUTE, NOON
 def claimed(driver: Driver, queues: str | list[str] = "default", *, tenant: str | None, limit: int = 10) -> list[str]:
     leased = driver.reserve(queues, now=NOON, lease_for=HOUR, limit=limit, tenant=tenant, owner="w")
     return [each.job.id for each in leased]
+
+
+KEYED: Mapping[str, Any] = {"meta": {"limit_key": "k"}}
+BY_TENANT: Mapping[str, Any] = {"tenant": "b"}
+BY_TYPE: Mapping[str, Any] = {"types": ["y"]}
+BEHIND_OTHERS: Mapping[str, tuple[Limit, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = {
+    # The limit, those that wait in front, those that are asked for, and how they are.
+    "type": (Limit("type", "x", concurrency=1), {}, {"tenant_id": "b"}, BY_TENANT),
+    "queue": (Limit("queue", "default", concurrency=1), {}, {"tenant_id": "b"}, BY_TENANT),
+    "queue-key": (Limit("queue", "default", "key", concurrency=1), KEYED, {**KEYED, "tenant_id": "b"}, BY_TENANT),
+    "type-key": (Limit("type", "x", "key", concurrency=1), KEYED, {**KEYED, "tenant_id": "b"}, BY_TENANT),
+    "tenant-elsewhere": (
+        Limit("tenant", "b", concurrency=1), {"tenant_id": "b", "queue": "other"}, {"tenant_id": "b"}, BY_TENANT,
+    ),
+    "types-queue": (Limit("queue", "default", concurrency=1), {}, {"type": "y"}, BY_TYPE),
+    "types-queue-key": (Limit("queue", "default", "key", concurrency=1), KEYED, {**KEYED, "type": "y"}, BY_TYPE),
+    "types-queue-tenant": (Limit("queue", "default", "tenant", concurrency=1), {}, {"type": "y"}, BY_TYPE),
+    "types-tenant": (Limit("tenant", "a", concurrency=1), {}, {"type": "y"}, BY_TYPE),
+    "types-tenant-key": (Limit("tenant", "a", "key", concurrency=1), KEYED, {**KEYED, "type": "y"}, BY_TYPE),
+}  # fmt: skip
 
 
 class TenantContract:
@@ -70,3 +95,62 @@ class TenantContract:
         assert claimed(driver, ["default", "other"], tenant="b") == []
         rest = driver.reserve(["default", "other"], now=NOON, limit=10)
         assert [each.job.tenant_id for each in rest] == ["a", "a"]
+
+    # --- Claims that choose, under limits ------------------------------------------------------------------
+
+    @pytest.mark.parametrize("case", BEHIND_OTHERS)
+    def test_a_claim_that_chooses_gets_a_free_place_under_a_limit_behind_others_that_wait_for_it(
+        self, driver: Driver, case: str
+    ) -> None:
+        limit, in_front, behind, choice = BEHIND_OTHERS[case]
+        both = ["default", "other"]
+        driver.set_limit(limit, now=NOON)
+        others = add_all(driver, [new_job(**{"type": "x", "tenant_id": "a", **in_front}) for _ in range(30)])
+        (running,) = driver.reserve(both, now=NOON, lease_for=HOUR, limit=40)
+        mine = add_all(driver, [new_job(**{"type": "x", "tenant_id": "a", **behind}) for _ in range(3)])
+        assert running.job.id == others[0]
+        assert driver.reserve(both, now=NOON, limit=40) == [], "all of them wait"
+        assert driver.reserve("default", now=NOON, limit=40, **choice) == []
+        driver.ack(running.job.id, running.lease.token, now=NOON)
+        assert driver.reserve(both, now=NOON, limit=40, tenant="nobody") == []
+        assert driver.reserve(both, now=NOON, limit=40, types=["nothing"]) == []
+        for id in mine[:2]:
+            (leased,) = driver.reserve("default", now=NOON, lease_for=HOUR, limit=40, **choice)
+            assert leased.job.id == id, "the first of those that are asked for"
+            assert driver.reserve(both, now=NOON, limit=40) == [], "the place is taken"
+            assert driver.reserve("default", now=NOON, limit=40, **choice) == []
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert driver.reserve(both, now=NOON, limit=40, tenant="nobody") == []
+        for id in [*others[1:], mine[2]]:
+            (leased,) = driver.reserve(both, now=NOON, lease_for=HOUR, limit=40)
+            assert leased.job.id == id, "the others kept their places in line"
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert driver.counts()["done"] == len(others) + len(mine)
+
+    def test_a_tenant_of_a_fair_queue_gets_a_free_place_under_a_limit_behind_others(self, driver: Driver) -> None:
+        driver.set_fair("default", weights={"a": 100}, now=NOON)
+        driver.set_limit(Limit("type", "email.send", concurrency=2), now=NOON)
+        add_all(driver, [new_job(tenant_id="a") for _ in range(50)])
+        running = driver.reserve("default", now=NOON, lease_for=HOUR, limit=60)
+        assert [leased.job.tenant_id for leased in running] == ["a", "a"]
+        mine = add_all(driver, [new_job(tenant_id="b", priority=priority) for priority in (-1, 0, 0)])
+        assert driver.reserve("default", now=NOON, limit=60) == []
+        for leased in running:
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert claimed(driver, tenant="c") == []
+        assert claimed(driver, tenant="b", limit=1) == mine[1:2]
+        assert claimed(driver, tenant="b") == mine[2:], "one more place was free"
+        assert claimed(driver, tenant="b") == claimed(driver, tenant="a") == []
+
+    def test_places_that_one_claim_leaves_free_are_free_for_all_at_once(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", concurrency=3), now=NOON)
+        theirs = add_all(driver, [new_job(tenant_id="a") for _ in range(8)])
+        running = driver.reserve("default", now=NOON, lease_for=HOUR, limit=9)
+        mine = add(driver, tenant_id="b")
+        assert claimed(driver, tenant="a") == claimed(driver, tenant="b") == []
+        acks = [Settlement.ack(leased.job.id, leased.lease.token) for leased in running]
+        driver.settle(acks, now=NOON)
+        assert claimed(driver, tenant="b") == [mine]
+        assert claimed(driver, tenant="c") == []
+        assert claimed(driver, tenant="a") == theirs[3:5], "two of three places"
+        assert claimed(driver, tenant=None) == []
