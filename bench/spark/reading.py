@@ -37,10 +37,14 @@ def reading(bed: Bed, size: Size) -> list[Result]:
     rows, url = size.attempts, bed.fresh_url()
     say(f"Spark: reading {rows:,} attempts")
     filled(url, FILL, 1, rows)
-    read = bed.spark.read
+    spark = bed.spark  # each read with a reader of its own: one keeps the options of the last
     ways: dict[str, Callable[[], Any]] = {
-        "ours": lambda: read.format("taskharbor").options(url=url, table="attempts", partitions=PARTITIONS).load(),
-        "jdbc": lambda: read.format("jdbc").options(**jdbc(url, dbtable=QUERY, **jdbc_parts("seq_no", rows))).load(),
+        "ours": lambda: (
+            spark.read.format("taskharbor").options(url=url, table="attempts", partitions=PARTITIONS).load()
+        ),
+        "jdbc": lambda: (
+            spark.read.format("jdbc").options(**jdbc(url, dbtable=QUERY, **jdbc_parts("seq_no", rows))).load()
+        ),
     }
     counts = {name: way().count() for name, way in ways.items()}  # also warms both up
     if set(counts.values()) != {rows}:

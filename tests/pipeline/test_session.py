@@ -36,6 +36,15 @@ def test_keywords_become_settings_of_spark() -> None:
     }
 
 
+def test_a_collector_that_somebody_chose_stays_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in sessions._JAVA_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    assert sessions._collector({}) == "-XX:+UseParallelGC "
+    assert sessions._collector({"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}) == ""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xmx1g -XX:+UseG1GC")
+    assert sessions._collector({}) == ""
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [

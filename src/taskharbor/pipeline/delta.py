@@ -1,4 +1,4 @@
-"""Delta tables: Spark writes Parquet below the table, and one commit of delta-rs makes the files part of it.
+"""Delta tables: executors write Parquet below the table, and one commit of delta-rs makes the files part of it.
 
 A commit carries the application transaction `taskharbor:<store id>` with the number of the batch, so what a table has
 taken in is part of the table, and taking in the same batch again changes nothing. Files that a killed run left behind

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import TableSpec
 from taskharbor.pipeline.part_files import DataFile
+from taskharbor.pipeline.schemas import pick
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,16 +24,19 @@ def are_few(files: Sequence[DataFile]) -> bool:
     return sum(each.rows for each in files) <= MOST_ROWS and sum(each.size for each in files) <= MOST_BYTES
 
 
-def frame(spark: SparkSession, lake: Lake, spec: TableSpec, files: Sequence[DataFile]) -> DataFrame:
-    """The rows of these files, in one partition, as `delta.frame` has them."""
+def frame(
+    spark: SparkSession, lake: Lake, spec: TableSpec, files: Sequence[DataFile], *, without: Sequence[str] = ()
+) -> DataFrame:
+    """The rows of these files, in one partition, as `delta.frame` has them; `without` some of the columns."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    wanted = pick(spec.schema, [name for name in spec.schema.names if name not in without])
     if not files:
-        return spark.createDataFrame([], spec.schema)
-    schema = to_arrow_schema(spec.schema, timezone="UTC")
+        return spark.createDataFrame([], wanted)
+    schema = to_arrow_schema(wanted, timezone="UTC")
     rows = pa.concat_tables(_read(lake, spec, each, schema) for each in files)
-    return spark.createDataFrame(rows, spec.schema).coalesce(1)
+    return spark.createDataFrame(rows, wanted).coalesce(1)
 
 
 def _read(lake: Lake, spec: TableSpec, file: DataFile, schema: pa.Schema) -> pa.Table:
@@ -40,7 +44,8 @@ def _read(lake: Lake, spec: TableSpec, file: DataFile, schema: pa.Schema) -> pa.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.ParquetFile(lake.path(spec) / file.path).read()
+    there = pq.ParquetFile(lake.path(spec) / file.path)
+    found = there.read([name for name in there.schema_arrow.names if name in schema.names])
     columns: list[Any] = []
     for field in schema:
         if field.name in spec.partition_by:

@@ -138,21 +138,27 @@ def throughput(asked: Asked) -> str:
     minutes = f"""SELECT minute, queue, type, tenant_id, count_if(ended_as = '') AS enqueued,
           count_if(ended_as <> '') AS started, {outcomes}, count_if(ended_as NOT IN {listed(("", *_NAMED))}) AS other
         FROM {events} GROUP BY minute, queue, type, tenant_id"""
-    counts, by = ", ".join(_COUNTS), "size, minute, queue, type, tenant_id"
-    coarse = f"""SELECT size, minute - minute % size AS minute, queue, type, tenant_id, {counts}
-        FROM minutes LATERAL VIEW explode(array(60, 1440)) each AS size"""
-    if asked.old is None:  # what was grouped by the minute needs no second look
-        coarse = f"SELECT {by}, {sums(_COUNTS)} FROM ({coarse}) GROUP BY {by}"
-    bucket = time_of("minute", "minute")
+    bucket, counts = time_of("minute", "minute"), ", ".join(_COUNTS)
     key = "store_id, grain, bucket, queue, type, tenant_id, day, part"
-    new = f"""SELECT {asked.store_id} AS store_id, 'minute' AS grain, {bucket} AS bucket, queue, type, tenant_id,
-          to_date({bucket}) AS day, {part_of(bucket)} AS part, {counts} FROM minutes
-        UNION ALL SELECT {asked.store_id}, CASE size WHEN 60 THEN 'hour' ELSE 'day' END, {bucket}, queue, type,
-          tenant_id, to_date({bucket}), '{WHOLE_DAY}', {counts} FROM ({coarse})"""
     if asked.old is not None:
-        rows = asked.both(f"SELECT {key}, {counts} FROM {asked.old}", new)
-        new = f"SELECT {key}, {sums(_COUNTS)} FROM {rows} GROUP BY {key}"
-    return f"WITH minutes AS ({minutes}) {new}"
+        rows = asked.both(f"SELECT {key}, {counts} FROM {asked.old}", _at_grains(asked, minutes, (1, 60, 1440)))
+        return f"SELECT {key}, {sums(_COUNTS)} FROM {rows} GROUP BY {key}"
+    # What was grouped by the minute needs no second look.
+    coarse = (
+        f"SELECT {key}, {sums(_COUNTS)} FROM ({_at_grains(asked, 'SELECT * FROM minutes', (60, 1440))}) GROUP BY {key}"
+    )
+    return f"""WITH minutes AS ({minutes})
+        SELECT {asked.store_id} AS store_id, 'minute' AS grain, {bucket} AS bucket, queue, type, tenant_id,
+          to_date({bucket}) AS day, {part_of(bucket)} AS part, {counts} FROM minutes UNION ALL {coarse}"""
+
+
+def _at_grains(asked: Asked, minutes: str, sizes: Sequence[int]) -> str:
+    """Rows by the minute, once for each grain, which is given by its minutes."""
+    bucket = time_of("minute", "(minute - minute % size)")
+    return f"""SELECT {asked.store_id} AS store_id, CASE size WHEN 1 THEN 'minute' WHEN 60 THEN 'hour' ELSE 'day' END
+          AS grain, {bucket} AS bucket, queue, type, tenant_id, to_date({bucket}) AS day,
+          CASE size WHEN 1 THEN {part_of(bucket)} ELSE '{WHOLE_DAY}' END AS part, {", ".join(_COUNTS)}
+        FROM (SELECT *, explode(array({", ".join(map(str, sizes))})) AS size FROM ({minutes}))"""
 
 
 # --- tenants -----------------------------------------------------------------------------------------------------

@@ -22,12 +22,14 @@ def latency(asked: Asked) -> str:
     bins = f"({_binned(asked)})"
     if asked.old is not None:
         bins = asked.both(_unfolded(asked.old), _binned(asked))
+    shares = ", ".join(f"{_percentiles(name)} AS {name}_shares" for name in _MEASURES)
+    folded = f"SELECT *, {shares} FROM ({_folded(bins)})"
     read = [
-        f"{_percentile(f'{measure}_histogram', share, f'{measure}_max_s')} AS {measure}_{name}_s"
+        f"least({measure}_shares[{place}], {measure}_max_s) AS {measure}_{name}_s"
         for measure in _MEASURES
-        for name, share in SHARES.items()
+        for place, name in enumerate(SHARES)
     ]
-    return f"SELECT *, {', '.join(read)} FROM ({_folded(bins)})"
+    return f"SELECT *, {', '.join(read)} FROM ({folded})"
 
 
 def bin_of(seconds: str) -> str:
@@ -37,15 +39,15 @@ def bin_of(seconds: str) -> str:
     )
 
 
-def _percentile(histogram: str, share: float, most: str) -> str:
-    """The middle of the bin that the share falls into, and never more than the greatest."""
+def _percentiles(measure: str) -> str:
+    """For each share, the middle of the bin that it falls into."""
     start = "named_struct('seen', 0L, 'bin', CAST(NULL AS int))"
     middle = f"CASE WHEN known.bin = 0 THEN 0.0D ELSE 0.001D * pow({GROWTH}D, known.bin - 0.5D) END"
-    found = f"""aggregate({histogram}, {start}, (known, each) -> named_struct(
-        'seen', known.seen + each.count,
-        'bin', CASE WHEN known.bin IS NULL AND known.seen + each.count >= ceil(attempts * {share}D)
-          THEN each.bin ELSE known.bin END), known -> {middle})"""
-    return f"least({found}, {most})"
+    return f"""transform(array({", ".join(f"{share}D" for share in SHARES.values())}), share ->
+        aggregate({measure}_histogram, {start}, (known, each) -> named_struct(
+          'seen', known.seen + each.count,
+          'bin', CASE WHEN known.bin IS NULL AND known.seen + each.count >= ceil(attempts * share)
+            THEN each.bin ELSE known.bin END), known -> {middle}))"""
 
 
 def _binned(asked: Asked) -> str:

@@ -41,6 +41,12 @@ AT_ONCE: Final = 4
 """Tables that are worked on at the same time: each needs Spark only now and then."""
 
 
+_OTHERS: Final = TableSpec(SILVER_JOBS.name, silver.PARTS, ())
+"""Facts on their way to silver/jobs."""
+_UNUSED: Final = ("payload", "result")
+"""Columns of bronze that no later table has; they may be large."""
+
+
 def say_nothing(stage: str) -> None:
     pass
 
@@ -151,9 +157,7 @@ class Steps:
             unchanged = rest.where(mine).join(ids, "job_id", "left_anti").select(*rest.columns)
             kept = rest.where(~mine).unionByName(unchanged)
             remove = [*remove, *over]
-        places = [self.lake.path(SILVER_JOBS) / each.path for each in laid.others]
-        others = delta.parquet(self.spark, silver.PARTS, places)
-        pieces = silver.pieces_of(others, known)
+        pieces = silver.pieces_of(self._frame(_OTHERS, laid.others), known)
         rows = silver.merged_jobs(pieces, lives=lives)
         files = [*laid.jobs, *self._written(SILVER_JOBS, rows if kept is None else rows.unionByName(kept))]
         totals = quality.job_totals(self.lake, files, remove)
@@ -224,9 +228,8 @@ class Steps:
         return files_of_batch(self.lake, spec, self.batch.store_id, self.batch.number)
 
     def _frame(self, spec: TableSpec, files: Sequence[DataFile]) -> DataFrame:
-        # Bronze has payloads, which are read only where they are needed.
-        if spec is not BRONZE_HISTORY and delta.is_small(self.spark) and few_rows.are_few(files):
-            return few_rows.frame(self.spark, self.lake, spec, files)
+        if delta.is_small(self.spark) and few_rows.are_few(files):
+            return few_rows.frame(self.spark, self.lake, spec, files, without=_UNUSED)
         return delta.frame(self.spark, self.lake, spec, files)
 
     def _written(self, spec: TableSpec, rows: DataFrame) -> list[DataFile]:
