@@ -26,7 +26,7 @@ _JAVA_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_
 # Nobody waits for an answer within milliseconds here, and this one takes a quarter less of the processor for the same
 # work than Java's usual one, which collects while the program runs.
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-_JAVA_SETTINGS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_JAVA_SETTINGS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 SETTINGS: Final[dict[str, str]] = {
     "spark.app.name": "taskharbor",
     "spark.sql.session.timeZone": "UTC",

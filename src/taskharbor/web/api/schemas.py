@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from taskharbor.core import limits
 from taskharbor.core.model import DEFAULT_QUEUE, Status
@@ -26,6 +26,17 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME
 Id = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_ID, pattern=_NO_NUL)]
 Text = Annotated[str, StringConstraints(max_length=1_000, pattern=_NO_NUL)]
 Plain = Annotated[str, StringConstraints(pattern=_NO_NUL)]
+Meta = Annotated[
+    dict[Plain, Plain],
+    # Said here, because the description that is made of the types allows other names than these.
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": _NO_NUL},
+            "additionalProperties": {"type": "string", "pattern": _NO_NUL},
+        }
+    ),
+]
 Seconds = Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)]
 LeaseSeconds = Annotated[float, Field(ge=0.001, le=_LONGEST_S, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -61,7 +72,7 @@ class NewJob(Body):
     expires_at: Time | None = None
     timeout: Seconds | None = Field(None, description="Seconds that one attempt may take.")
     max_attempts: Attempts | None = None
-    meta: dict[Plain, Plain] | None = None
+    meta: Meta | None = None
     key: Name | None = Field(None, description="Idempotency key; the header Idempotency-Key says the same.")
     unique: list[Literal["tenant", "queue", "type"]] | None = Field(
         None, description="What, with the tenant, the key counts for; by default the type. Only with a key."
