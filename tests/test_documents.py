@@ -48,8 +48,7 @@ CODE = [
 @pytest.mark.process
 @pytest.mark.parametrize("code", CODE)
 def test_the_code_in_the_documents_runs_however_often(code: str, tmp_path: Path) -> None:
-    # Not about sockets: one that is collected in the midst of another thread's work would be an error of that thread.
-    environment = {**os.environ, "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

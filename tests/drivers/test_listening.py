@@ -17,6 +17,7 @@ import pytest
 from taskharbor.core.contract import Listener
 from taskharbor.core.fleet import Worker
 from taskharbor.drivers import listening, open_driver
+from taskharbor.drivers.sqlite.listening import SqliteListener
 from taskharbor.testing.helpers import add, leased_job, new_job
 from taskharbor.testing.servers import PostgresServer, postgres_server
 
@@ -114,6 +115,26 @@ def test_waiting_costs_next_to_nothing(file_url: str) -> None:
         listener.wait(2)
         # Under one per cent on a quiet machine; here others may be at work beside us.
         assert time.thread_time() - start < 0.06
+
+
+def test_sqlite_looks_for_work_while_others_take_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store"
+    with open_driver(url) as driver, open_driver(url) as other:
+        driver.migrate()
+        with closing(driver.listen(["mail", "post"])) as listener:
+            assert isinstance(listener, SqliteListener)
+            assert listener._connection is not None
+            taken: list[str] = []
+
+            def take_between(statement: str) -> None:
+                """Before the look's second question, and only then."""
+                if "INDEXED BY th_jobs_ready" in statement and "payload" in statement and not taken:
+                    taken.extend(each.job.id for each in other.reserve(["mail", "post"], limit=2))
+
+            listener._connection.set_trace_callback(take_between)
+            jobs = other.enqueue([new_job(queue="mail"), new_job(queue="post")])
+            assert hears(listener)
+            assert sorted(taken) == sorted(each.id for each in jobs)
 
 
 def test_sqlite_tells_of_work_in_its_own_queues_only(tmp_path: Path) -> None:

@@ -170,8 +170,8 @@ def test_a_load_may_run_in_any_thread_and_tells_how_far_it_is(
 def test_spark_leaves_nothing_in_the_directory_that_one_stands_in(
     spark: SparkSession, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = sessions._places()
+    settings = sessions._places({})
     assert "-Dlog4j2.configurationFile=file:" in settings["spark.driver.extraJavaOptions"]
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    assert Path(sessions._places()["spark.sql.warehouse.dir"]).name.startswith("taskharbor-warehouse-")
+    assert Path(sessions._places({})["spark.sql.warehouse.dir"]).name.startswith("taskharbor-warehouse-")
     assert json.dumps(settings)

@@ -39,7 +39,10 @@ def numbers(task: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_backlog_comes_in_full_batches_and_every_job_is_done_once(harbor: Harbor, kind: str) -> None:
+def test_a_backlog_comes_in_full_batches_and_every_job_is_done_once(
+    harbor: Harbor, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskharbor.worker.gathering.FILL_S", PATIENCE_S)  # however slow the store is today
     sizes: list[int] = []
 
     def index(batch: Numbers) -> list[int]:

@@ -67,7 +67,12 @@ class SqliteListener(FileListener):
         if version == self._version:
             return False
         self._version = version
-        return self._has_work(self._connection)
+        # One snapshot: the search for work asks several times, and others commit in between.
+        self._connection.execute("BEGIN")
+        try:
+            return self._has_work(self._connection)
+        finally:
+            self._connection.execute("COMMIT")
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
