@@ -55,14 +55,12 @@ def test_the_sqlite_driver_behaves_like_the_memory_driver(tmp_path: Path) -> Non
     compare_with_memory(in_new_files("sqlite", tmp_path))
 
 
-# On servers a workflow may be moved on by a later `recover` where memory does it at once, so they are left out here;
-# the contract suite has them on every store.
 def test_the_postgresql_driver_behaves_like_the_memory_driver(postgres: Any) -> None:
-    compare_with_memory(on_server(postgres.create_database()), examples=60, workflows=False)
+    compare_with_memory(on_server(postgres.create_database()), examples=60)
 
 
 def test_the_mysql_driver_behaves_like_the_memory_driver(mysql: Any) -> None:
-    compare_with_memory(on_server(mysql.create_database()), examples=40, workflows=False)
+    compare_with_memory(on_server(mysql.create_database()), examples=40)
 
 
 # --- Does it bite? -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from taskharbor.core.contract import Leased
@@ -110,7 +111,7 @@ class EngineDesk(EngineFlows):
         """Of the bucket's bench, in no order."""
         state = self._state
         for entry in state.waiting.get(bucket, ()):
-            if state.bench.get(entry[2]) == bucket and ask.wants(state.jobs[entry[2]]):
+            if state.sits(bucket, entry) and ask.wants(state.jobs[entry[2]]):
                 yield entry
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
@@ -173,7 +174,7 @@ class EngineDesk(EngineFlows):
         ids = list(dict.fromkeys(id for _, _, id in sorted(self._wanted(bucket, ask))))[:count]
         for id in ids:
             state.drop("bench", id)
-        state.waiting[bucket] = [entry for entry in state.waiting[bucket] if state.bench.get(entry[2]) == bucket]
+        state.waiting[bucket] = [entry for entry in state.waiting[bucket] if state.sits(bucket, entry)]
         heapq.heapify(state.waiting[bucket])
         return len(ids)
 
@@ -219,6 +220,23 @@ class EngineDesk(EngineFlows):
         highest = max((self._state.fair.get((queue, priority, ""), 0), *last.values()))
         for tenant, tag in {**last, "": highest}.items():
             self._state.put("fair", (queue, priority, tenant), tag)
+
+    def untag(self, queue: str, priority: int, most: int) -> int:
+        state = self._state
+        line = (id for id in state.tags if id not in state.bench and self._is_in(state.jobs[id], queue, priority))
+        ids = list(islice(line, most))
+        for id in ids:
+            state.drop("tags", id)
+        return len(ids)
+
+    @staticmethod
+    def _is_in(job: Job, queue: str, priority: int) -> bool:
+        return job.queue == queue and job.priority == priority
+
+    def untag_bench(self, queue: str) -> None:
+        state = self._state
+        for id in [id for id in state.tags if id in state.bench and state.jobs[id].queue == queue]:
+            state.drop("tags", id)
 
     # --- Tidying -------------------------------------------------------------------------------------------
 

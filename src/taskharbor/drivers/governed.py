@@ -25,7 +25,7 @@ from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits
 from taskharbor.core.limits import check_name
 from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
-from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim
+from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim, take_tags_back
 from taskharbor.drivers.operations import StoreOperations
 from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line
 
@@ -141,6 +141,8 @@ class GoverningCalls(StoreOperations):
         rules = self._rules()
         # What waits already takes its place too; whatever comes in meanwhile gets its tag at the claims.
         while rules.is_fair(name) and self._give_tags(rules, name, moment, None) == TAGS_IN_ONE:
+            pass
+        while not rules.is_fair(name) and self._take_tags(name) == TAGS_IN_ONE:
             pass
 
     def is_scarce(self, queues: str | Sequence[str]) -> bool:
@@ -265,6 +267,9 @@ class GoverningCalls(StoreOperations):
 
     def _give_tags(self, rules: Rules, queue: str, now: datetime, ids: Sequence[str] | None) -> int:
         return self._at_desk(lambda desk: give_out_tags(desk, rules, queue, now, TAGS_IN_ONE, ids))
+
+    def _take_tags(self, queue: str) -> int:
+        return self._at_desk(lambda desk: take_tags_back(desk, queue, TAGS_IN_ONE))
 
 
 def where_to(note: str | None) -> str:

@@ -205,6 +205,15 @@ class Desk(TidyDesk, Protocol):
         remember what is in `last`, and the highest of it."""
         ...
 
+    def untag(self, queue: str, priority: int, most: int) -> int:
+        """Put the due times of ready jobs in this line back in place of their tags, of at most so many; how many.
+        Those that another holds are left out."""
+        ...
+
+    def untag_bench(self, queue: str) -> None:
+        """The same for all jobs of the queue that are on a bench: the places that they will come back to."""
+        ...
+
 
 def governed_claim(
     desk: Desk, rules: Rules, ask: Ask, ended: Sequence[str], fresh: Sequence[Limit] = ()
@@ -272,6 +281,17 @@ def give_out_tags(
         desk.give(queue, priority, tags, {**following, HEAD_OF_LINE: head})
         given += len(tags)
     return given
+
+
+def take_tags_back(desk: Desk, queue: str, most: int) -> int:
+    """Let jobs of a queue that is fair no longer go by their due times again, at most so many; how many did."""
+    taken = 0
+    priority: int | None = None
+    while taken < most and (priority := desk.next_line(queue, priority)) is not None:
+        taken += desk.untag(queue, priority, most - taken)
+    if taken < most:
+        desk.untag_bench(queue)
+    return taken
 
 
 def _wake(

@@ -107,9 +107,14 @@ class Lines:
 
     def has_bench(self, bucket: str) -> bool:
         heap = self.waiting.get(bucket)
-        while heap and self.bench.get(heap[0][2]) != bucket:
+        while heap and not self.sits(bucket, heap[0]):
             heapq.heappop(heap)
         return bool(heap)
+
+    def sits(self, bucket: str, entry: tuple[int, datetime, str]) -> bool:
+        """Whether the job is on the bucket's bench as an entry of its heap says."""
+        _, place, id = entry
+        return self.bench.get(id) == bucket and self.place_in_line(self.jobs[id]) == place
 
     def _was_put(self, table: str, key: Any, value: Any) -> None:
         if table == "bench":
@@ -127,8 +132,10 @@ class Lines:
             heapq.heappush(self.untils, (value.until, bucket, job_id))
 
     def _was_dropped(self, table: str, key: Any) -> None:
-        if table == "bench" and key in self.jobs:
+        if table in ("bench", "tags") and key in self.jobs:
             self.line_up(self.jobs[key])
+            if key in self.bench:  # without its tag it has another place there
+                self._was_put("bench", key, self.bench[key])
         elif table == "running":
             bucket, job_id = key
             for notes, one, other in ((self.notes_in, bucket, job_id), (self.notes_of, job_id, bucket)):

@@ -213,6 +213,15 @@ class SqlDesk(SqlFlows, ABC):
         line = {"queue": queue, "priority": priority}
         self._run("desk_remember", line, {"tenants": tenants, "tags": [known[tenant] for tenant in tenants]})
 
+    def untag(self, queue: str, priority: int, most: int) -> int:
+        ids = [row[0] for row in self._rows("desk_tagged", {"queue": queue, "priority": priority, "most": most})]
+        if ids:
+            self._run("desk_untag", {}, {"ids": ids})
+        return len(ids)
+
+    def untag_bench(self, queue: str) -> None:
+        self._run("desk_untag_bench", {"queue": queue})
+
     # --- Tidying -----------------------------------------------------------------------------------------------
 
     def resting(self, after: str, most: int) -> Sequence[Resting]:

@@ -113,7 +113,12 @@ class SqlFlows(ABC):
         return self._numbered("flow_waiting_jobs", workflow_id, most)
 
     def hold_back(self, job_ids: Sequence[str]) -> None:
-        self._run("flow_hold_back", {}, {"ids": sorted(job_ids)})
+        ids = sorted(job_ids)
+        self._run("flow_hold_back", {}, {"ids": ids})
+        self._leave_bench(ids)
+
+    def _leave_bench(self, job_ids: Sequence[str]) -> None:
+        self._run("leave_bench", {}, {"ids": job_ids})
 
     def count_open(self, workflow_id: str) -> int:
         return int(self._rows("flow_count_open", {"workflow_id": workflow_id})[0][0])

@@ -170,6 +170,9 @@ class MysqlDesk(SqlDesk):
             rank += 1
         return found
 
+    def _leave_bench(self, job_ids: Sequence[str]) -> None:
+        self._session.run_ids("leave_bench", job_ids)
+
     def insert_jobs(self, batch: Batch) -> None:
         enqueue(self._session, batch)
 

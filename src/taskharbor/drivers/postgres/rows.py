@@ -72,7 +72,7 @@ def fact_from_row(row: Sequence[Any], position: str) -> HistoryRow:
             job_id, type, queue, tenant_id, payload, meta_from_text(meta), priority, run_at, due_at, expires_at,
             timeout_from_nanos(timeout_nanos or 0), max_attempts, attempts or 0, delivery, forgiven or 0,
             last_error or "", failed_at, Status(status), None, None, None, cancel_requested_at,
-            error if dead else None, code if dead else None,
+            (error or "") if dead else None, code if dead else None,
             at if dead else None, idempotency_key, dedupe_scope, result, progress_from_text(progress), created_at, at,
             claimed_at, started_at, at,
         )  # fmt: skip

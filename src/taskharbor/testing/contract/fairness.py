@@ -200,6 +200,22 @@ class FairnessContract:
         backlog(driver, {"a": 5, "b": 5})
         assert served(take_all(driver, limit=5)) == {"a": 5}
 
+    def test_a_backlog_goes_by_its_due_times_again_once_the_queue_is_fair_no_longer(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        early = add_all(driver, [new_job(tenant_id="a", run_at=NOON - HOUR + n * SECOND) for n in range(3)])
+        late = add_all(driver, [new_job(tenant_id="b", run_at=NOON - MINUTE + n * SECOND) for n in range(3)])
+        driver.set_limit(Limit("type", "rare", concurrency=1), now=NOON)
+        rare = add_all(driver, [new_job(type="rare", run_at=NOON - n * HOUR) for n in (9, 8, 7)])
+        first = driver.reserve("default", now=NOON, types=["rare"], limit=20)
+        assert [each.job.id for each in first] == rare[:1]
+        other = add(driver, queue="other", run_at=NOON - 2 * HOUR)
+        driver.set_fair("default", False, now=NOON)
+        assert take_ids(driver, ["default", "other"]) == [other, *early, *late]
+        assert driver.get(early[0]).due_at == NOON - HOUR
+        driver.drop_limit("type", "rare", now=NOON)
+        more = add(driver, run_at=NOON - 10 * HOUR)
+        assert take_ids(driver) == [more, *rare[1:]]
+
     def test_fair_shares_and_limits_hold_together(self, driver: Driver) -> None:
         driver.set_fair("default", now=NOON)
         driver.set_limit(Limit("tenant", "a", concurrency=2), now=NOON)

@@ -11,6 +11,7 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput, WorkflowNotFound
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Job, Settlement, Status
 from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, StepState, WorkflowState
 from taskharbor.testing.helpers import dead_job, everything, in_threads, new_job, take, take_all
@@ -100,6 +101,18 @@ class WorkflowContract:
         assert (failed.state, failed.failed) == (WorkflowState.FAILED, 1)
         assert Counter(states(driver, id)) == {StepState.FAILED: 1, StepState.HELD: 1, StepState.WAITING: 1}, first
 
+    def test_a_step_that_a_limit_holds_back_does_not_run_once_another_has_failed(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        driver.set_limit(Limit("queue", "default", per="tenant", concurrency=1), now=NOON)
+        id = driver.start_workflow(flow(("one", ()), ("two", ()), ("three", ())), now=NOON)
+        [first] = take_all(driver)
+        driver.fail(first.job.id, first.lease.token, now=NOON, reason="boom")
+        assert take_all(driver, now=NOON + MINUTE) == []
+        driver.drop_limit("queue", "default", "tenant", now=NOON + MINUTE)
+        assert take_all(driver, now=NOON + HOUR) == []
+        driver.redrive_workflow(id, now=NOON + HOUR)
+        assert len(take_all(driver, now=NOON + HOUR)) == 3
+
     def test_what_runs_when_another_fails_ends_in_its_own_way(self, driver: Driver) -> None:
         id = driver.start_workflow(flow(("one", ()), ("two", ()), ("three", (0, 1))), now=NOON)
         one, two = take(driver), take(driver)
@@ -179,6 +192,16 @@ class WorkflowContract:
         driver.recover(NOON + HOUR)
         assert [leased.job.type for leased in take_all(driver, now=NOON + HOUR)] == ["two"]
         assert driver.get_workflow(id).failed == 1
+
+    def test_a_step_that_is_settled_twice_in_a_batch_counts_once(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(("one", ()), ("two", ()), ("three", (0,)), policy=Policy.CONTINUE), now=NOON)
+        one, two = take(driver), take(driver)
+        acks = [Settlement.ack(one.job.id, one.lease.token)] * 3
+        driver.settle([*acks, *[Settlement.fail(two.job.id, two.lease.token, reason="boom")] * 3], now=NOON)
+        running = driver.get_workflow(id)
+        assert (running.state, running.done, running.failed) == (WorkflowState.RUNNING, 1, 1)
+        assert run_one(driver) == "three"
+        assert driver.get_workflow(id).state is WorkflowState.FAILED
 
     def test_advancing_again_changes_nothing(self, driver: Driver) -> None:
         id = driver.start_workflow(flow(*DIAMOND), now=NOON)

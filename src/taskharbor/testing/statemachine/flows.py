@@ -26,13 +26,12 @@ SHAPES: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 
 class FlowRules(GoverningRules):
     ids: list[str]
-    most_flows = MOST_FLOWS
 
     def __init__(self) -> None:
         super().__init__()
         self.flows: list[str] = []
 
-    @precondition(lambda self: len(self.flows) < self.most_flows)
+    @precondition(lambda self: len(self.flows) < MOST_FLOWS)
     @rule(
         shape=st.sampled_from(sorted(SHAPES)),
         policy=st.sampled_from(Policy),

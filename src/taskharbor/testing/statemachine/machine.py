@@ -368,20 +368,13 @@ class DriverComparison(FlowRules):
 
 
 def compare_with_memory(
-    make_driver: Callable[[], Driver],
-    *,
-    examples: int = 100,
-    steps: int = 50,
-    shrink: bool = True,
-    workflows: bool = True,
+    make_driver: Callable[[], Driver], *, examples: int = 100, steps: int = 50, shrink: bool = True
 ) -> None:
     """Run `examples` sequences of up to `steps` operations on drivers from `make_driver`, each on an empty store,
     beside the memory driver. Raises AssertionError with a sequence on which they differ: with `shrink` the shortest
-    that a few minutes can find, else the first. `workflows`: whether there are any among the operations."""
+    that a few minutes can find, else the first."""
 
     class Comparison(DriverComparison):
-        most_flows = DriverComparison.most_flows if workflows else 0
-
         def make_driver(self) -> Driver:
             return make_driver()
 
