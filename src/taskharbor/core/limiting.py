@@ -152,7 +152,8 @@ class Judge:
     """Lets jobs through in the order in which they come, as far as the buckets have room."""
 
     def __init__(self, limits: Iterable[Limit], now: datetime) -> None:
-        self._limits = tuple(limits)
+        # In one order everywhere: so a job that several hold back waits for the same one, whichever store it is in.
+        self._limits = tuple(sorted(limits, key=lambda limit: limit.key))
         self._now = now
         self._buckets: dict[str, _Bucket] = {}
         self._found: dict[tuple[str, str, str, str | None], list[tuple[str, Limit]]] = {}
@@ -169,6 +170,10 @@ class Judge:
     def unknown(self, jobs: Iterable[Job]) -> dict[str, Limit]:
         """The buckets of these jobs whose standing is still to be told."""
         return {name: limit for job in jobs for name, limit in self.buckets_of(job) if name not in self._buckets}
+
+    def strangers(self, buckets: Mapping[str, Limit]) -> dict[str, Limit]:
+        """Those of these buckets whose standing is still to be told."""
+        return {name: limit for name, limit in buckets.items() if name not in self._buckets}
 
     def learn(self, limit: Limit, bucket: str, standing: Standing | None) -> None:
         standing = standing or Standing()

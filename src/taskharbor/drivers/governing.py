@@ -235,11 +235,14 @@ def governed_claim(
         if rules.is_fair(queue):
             give_out_tags(desk, rules, queue, ask.now, TAGS_AT_ONCE)
     judge = Judge(limits, ask.now)
-    looked_at, at_once = _wake(desk, judge, known, ask)
-    taken = _claim_through(desk, judge, limits, ask)
-    if ask.chooses:  # whoever asks for others may find room there at once
-        at_once += [bucket for bucket in looked_at if judge.room(bucket)]
-        looked_at = [bucket for bucket in looked_at if not judge.room(bucket)]
+    woken = _wake(desk, judge, known, ask)
+    taken = _Taken()
+    _claim_through(desk, judge, limits, ask, taken)
+    while taken.moved and _bring_back(desk, judge, woken, ask, taken):
+        _claim_through(desk, judge, limits, ask, taken)
+    # Where there is still room, whoever asks for others may find it at once.
+    at_once = [bucket for bucket in woken.buckets if bucket not in woken.limited or judge.room(bucket)]
+    looked_at = [bucket for bucket in woken.buckets if bucket not in at_once]
     notes = [note for each in taken.jobs for note in _notes(each.job, judge.buckets_of(each.job))]
     if notes:
         desk.note(notes)
@@ -260,6 +263,18 @@ class _Taken:
     """The buckets that held back a job or a queue."""
     more: bool = False
     """Whether there may be runnable jobs behind those that were held back."""
+    benched: int = 0
+    moved: bool = False
+    """Whether any job was benched since some were last brought back: those behind it may have room."""
+
+
+@dataclass
+class _Woken:
+    buckets: list[str] = field(default_factory=list)
+    limited: set[str] = field(default_factory=set)
+    """Those whose limit is still there."""
+    deep: list[str] = field(default_factory=list)
+    """Those of which as many came back as were asked for, so that more may wait."""
 
 
 def _notes(job: Job, buckets: Iterable[tuple[str, Limit]]) -> list[Running]:
@@ -294,60 +309,68 @@ def take_tags_back(desk: Desk, queue: str, most: int) -> int:
     return taken
 
 
-def _wake(
-    desk: Desk, judge: Judge, known: Mapping[tuple[str, str, str], Limit], ask: Ask
-) -> tuple[list[str], list[str]]:
-    """Bring benched jobs back as far as their buckets have room. Returns the buckets that are to be looked at when
-    they have room again, and those of which more can come back at once."""
-    woken = desk.woken(ask, MOST_WOKEN)
-    if not woken:
-        return [], []
-    standings = desk.standings([each.bucket for each in woken])
-    counts: dict[str, int] = {}
-    rooms: dict[str, int] = {}
-    left = MOST_WOKEN
-    for bucket, key in woken:
+def _wake(desk: Desk, judge: Judge, known: Mapping[tuple[str, str, str], Limit], ask: Ask) -> _Woken:
+    """Bring benched jobs back as far as their buckets have room."""
+    found = desk.woken(ask, MOST_WOKEN)
+    if not found:
+        return _Woken()
+    standings = desk.standings([each.bucket for each in found])
+    counts, limited, left = dict[str, int](), set[str](), MOST_WOKEN
+    for bucket, key in found:
         limit = known.get(key)
+        counts[bucket] = left
         if limit is not None:
+            limited.add(bucket)
             judge.learn(limit, bucket, standings.get(bucket))
-            rooms[bucket] = judge.room(bucket)
-        # No more than this claim can take: what is brought back without need is only put back again.
-        counts[bucket] = left if limit is None else min(rooms[bucket], ask.limit, left)
+            # No more than this claim can take: what is brought back without need is only put back again.
+            counts[bucket] = min(judge.room(bucket), ask.limit, left)
         left -= counts[bucket]
-    back = desk.unbench({bucket: count for bucket, count in counts.items() if count}, ask)
-    at_once = [
-        bucket
-        for bucket, count in counts.items()
-        if bucket not in rooms or (rooms[bucket] > count and back.get(bucket, 0) == count)
-    ]
-    return [bucket for bucket in rooms if bucket not in at_once], at_once
+    return _Woken(list(counts), limited, _unbench(desk, counts, ask))
 
 
-def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask) -> _Taken:
+def _bring_back(desk: Desk, judge: Judge, woken: _Woken, ask: Ask, taken: _Taken) -> bool:
+    """Those that came back may have gone to the bench of another bucket. Whoever waits behind them is not to wait for
+    that: bring more back where there is room. Returns whether to claim once more."""
+    left = ask.limit - len(taken.jobs)
+    if not left or taken.more:
+        return False
+    most = max(left, min(2 * taken.benched, MOST_WOKEN))
+    counts = {bucket: most for bucket in woken.deep if bucket in woken.limited and judge.room(bucket)}
+    woken.deep = _unbench(desk, counts, ask)
+    taken.moved = False
+    return bool(counts)
+
+
+def _unbench(desk: Desk, counts: Mapping[str, int], ask: Ask) -> list[str]:
+    """Bring so many back; of which buckets as many came."""
+    asked = {bucket: count for bucket, count in counts.items() if count}
+    back = desk.unbench(asked, ask) if asked else {}
+    return [bucket for bucket, count in asked.items() if back.get(bucket, 0) == count]
+
+
+def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask, result: _Taken) -> None:
     """Claim, bench what is held back, and claim again for the places that became free.
 
     A queue that is limited as a whole is left out once it may give nothing, and what was taken of it beyond that goes
     back to its place: so none of its jobs is ever benched for that.
     """
     whole = {limit.whole: limit for limit in limits if limit.scope == "queue" and limit.per == ""}
-    _learn(desk, judge, whole)
-    result = _Taken()
-    benched = 0
+    _learn(desk, judge, judge.strangers(whole))
     while len(result.jobs) < ask.limit:
         full = {limit.name: bucket for bucket, limit in whole.items() if not judge.room(bucket)}
         result.stopped_by.update(full.values())
         queues = tuple(queue for queue in ask.queues if queue not in full)
         if not queues:
             break
-        if benched >= MOST_BENCHED:
+        if result.benched >= MOST_BENCHED:
             result.more = True
             break
         rooms = [judge.room(bucket) for bucket, limit in whole.items() if limit.name in queues]
         wanted = ask.limit - len(result.jobs)
         if len(rooms) == len(queues):
             wanted = min(wanted, sum(rooms))
-        # Behind many that are held back there may be many more: go through them in larger and larger steps.
-        wanted = max(wanted, min(2 * benched, MOST_WOKEN))
+        # Behind many that are held back there may be many more: the steps become larger and larger.
+        wanted = max(wanted, min(2 * result.benched, MOST_WOKEN))
         leased = desk.claim(ask._replace(queues=queues, limit=wanted))
         _learn(desk, judge, judge.unknown(each.job for each in leased))
         held: list[Benched] = []
@@ -359,14 +382,14 @@ def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask) 
                 held.append(Benched(each, "" if bucket in whole else bucket))
         buckets = {each.bucket for each in held if each.bucket}
         result.stopped_by |= buckets
-        benched += sum(1 for each in held if each.bucket)
+        result.benched += sum(1 for each in held if each.bucket)
+        result.moved = result.moved or bool(buckets)
         if held:
             kinds = {bucket: limit for each in held for bucket, limit in judge.buckets_of(each.leased.job)}
             wake = {bucket: judge.next_token_at(bucket, ask.limit) or ask.now + LOOK_AGAIN for bucket in buckets}
             desk.bench(held, kinds, wake)
         if len(leased) < wanted and all(each.bucket for each in held):
             break  # there is no more
-    return result
 
 
 def _learn(desk: Desk, judge: Judge, buckets: Mapping[str, Limit]) -> None:

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,24 @@ class LimitContract:
         take(driver)
         assert [take(driver).job.id for _ in others] == others
         assert nothing_runnable(driver)
+
+    @pytest.mark.parametrize("slow_first", [True, False])
+    @pytest.mark.parametrize("size", [{"concurrency": 1}, {"rate": 1.0, "burst": 1}], ids=["concurrency", "rate"])
+    def test_those_that_wait_for_another_limit_do_not_keep_others_from_the_room_there_is(
+        self, driver: Driver, size: dict[str, Any], slow_first: bool
+    ) -> None:
+        limits = [Limit("type", "slow", rate=0.01, burst=1), Limit("tenant", "acme", **size)]
+        for limit in limits if slow_first else reversed(limits):
+            driver.set_limit(limit, now=NOON)
+        add(driver, type="slow", priority=9)
+        first = add(driver, tenant_id="acme", priority=8)
+        slow = add_all(driver, [new_job(type="slow", tenant_id="acme", priority=5) for _ in range(40)])
+        behind = add(driver, tenant_id="acme")
+        leased = {item.job.id: item.lease.token for item in take_all(driver)}
+        assert len(leased) == 2
+        driver.ack(first, leased[first], now=NOON + SECOND)
+        assert take_ids(driver, now=NOON + SECOND) == [behind], "the slow ones wait for their type"
+        assert all(everything(driver)[id].status is Status.READY for id in slow)
 
     def test_a_job_that_waited_takes_the_place_in_line_that_it_had(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "slow", concurrency=1), now=NOON)
