@@ -128,7 +128,7 @@ def _opened(url: str) -> Driver:
 def _master(spark: SparkSession) -> str:
     try:
         master: str = spark.sparkContext.master
-    except Exception:  # a session of Spark Connect has none
+    except (AttributeError, NotImplementedError):  # a session of Spark Connect has none
         return "sc://"
     return master
 
