@@ -10,6 +10,9 @@ WORKERS ?= 2
 ROUNDS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
+# Many tests start processes, and without bytecode each of these would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast ci check format bench chaos docs clean

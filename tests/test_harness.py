@@ -26,11 +26,59 @@ def test_on_a_server(postgres_url): pass
 def test_with_chance(rng): print("drew", rng.random())
 """
 
+# Every way in which a test says that it is not for here.
+SKIPS = {
+    "a module that lacks what it imports": """
+import pytest
+pytest.importorskip("no_such_library")
+def test_nothing(): pass
+""",
+    "a module that skips itself": """
+import pytest
+pytest.skip("not for here", allow_module_level=True)
+def test_nothing(): pass
+""",
+    "a module with a mark": """
+import pytest
+pytestmark = pytest.mark.skipif(True, reason="not for here")
+def test_nothing(): pass
+""",
+    "a fixture": """
+import pytest
+@pytest.fixture(scope="module")
+def lacking(): pytest.skip("not for here")
+def test_nothing(lacking): pass
+""",
+    "a fixture that imports": """
+import pytest
+@pytest.fixture
+def lacking(): return pytest.importorskip("no_such_library")
+def test_nothing(lacking): pass
+""",
+    "a fixture that ends": """
+import pytest
+@pytest.fixture
+def lacking():
+    yield
+    pytest.skip("not for here")
+def test_nothing(lacking): pass
+""",
+    "a test": """
+import pytest
+def test_nothing(): pytest.skip("not for here")
+""",
+    "a test without cases": """
+import pytest
+@pytest.mark.parametrize("case", [])
+def test_nothing(case): pass
+""",
+}
 
-def run_sample(directory: Path, *words: str, **environment: str) -> str:
+
+def run_sample(directory: Path, *words: str, text: str = SAMPLE, **environment: str) -> str:
     """Run the sample under our conftest, where no PostgreSQL can be had."""
     sample = directory / "test_sample.py"
-    sample.write_text(SAMPLE)
+    sample.write_text(text)
     (directory / "hide.py").write_text(
         "from taskharbor.testing.servers import postgres\n"
         "postgres._installed_here = postgres._inside_the_wheel = lambda: iter(())\n"
@@ -59,6 +107,26 @@ def test_a_missing_server_is_a_failure_in_ci(tmp_path: Path) -> None:
     said = run_sample(tmp_path, TASKHARBOR_REQUIRE_ALL="1")
     assert "3 passed, 1 error" in said
     assert "nothing may be skipped, but this was: Skipped: no PostgreSQL here" in said
+
+
+def test_no_way_to_skip_passes_in_ci(tmp_path: Path) -> None:
+    """All of them in one run, for what a run costs, and in a process of xdist, as in CI: each is a failure."""
+    for number, text in enumerate(SKIPS.values()):
+        (tmp_path / f"test_skip_{number}.py").write_text(text)
+    words = ["--continue-on-collection-errors", "-n", "1", str(tmp_path)]
+    said = run_sample(tmp_path, *words, TASKHARBOR_REQUIRE_ALL="1")
+    for number, way in enumerate(SKIPS):
+        assert f"test_skip_{number}.py" in said.partition("short test summary")[2], way
+    assert " skipped" not in said.splitlines()[-1]
+    assert said.count("nothing may be skipped, but this was") >= len(SKIPS)
+
+
+def test_a_module_that_skips_itself_fails_the_whole_run_in_ci(tmp_path: Path) -> None:
+    text = SKIPS["a module that lacks what it imports"]
+    assert "1 skipped" in run_sample(tmp_path, text=text)
+    said = run_sample(tmp_path, text=text, TASKHARBOR_REQUIRE_ALL="1")
+    assert "1 error" in said
+    assert "nothing may be skipped, but this was: Skipped: could not import 'no_such_library'" in said
 
 
 def test_the_unit_tier_leaves_out_what_is_slow_or_needs_a_server(tmp_path: Path) -> None:

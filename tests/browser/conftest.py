@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.web.serving import Served, served
+from tests.web.fixtures import driver, server
+from tests.web.serving import Served
 
-from taskharbor.core.contract import Driver
-from taskharbor.drivers import open_driver
 from taskharbor.testing.servers.apt import install
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
+__all__ = ["chromium", "driver", "open_page", "server"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -43,19 +42,6 @@ def chromium() -> Iterator[Browser]:
         browser = running.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Driver]:
-    with open_driver(f"sqlite:///{tmp_path}/jobs.db") as opened:
-        opened.migrate()
-        yield opened
-
-
-@pytest.fixture
-def server(driver: Driver) -> Iterator[Served]:
-    with served(driver) as running:
-        yield running
 
 
 Opened = Callable[..., "Page"]

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.waiting import until
 
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
@@ -153,7 +154,7 @@ def test_it_serves_until_a_signal_and_streams_do_not_hold_it_up(
             with client.stream("GET", "/api/v1/events") as stream:
                 assert stream.status_code == 200
                 next(stream.iter_raw())
-                time.sleep(0.2)  # for the request that waits to be there too
+                until(driver.workers, "the request that waits is there too")
                 began = time.monotonic()
                 server.process.send_signal(sign)
                 assert server.process.wait(20) == 0
@@ -167,7 +168,7 @@ def test_it_serves_until_a_signal_and_streams_do_not_hold_it_up(
 
 def wait_for_work(client: httpx.Client) -> None:
     try:
-        answer = client.post("/api/v1/leases", json={"queues": ["none"], "wait": 30})
+        answer = client.post("/api/v1/leases", json={"queues": ["none"], "wait": 30, "worker": "patient"})
     except httpx.TransportError:
         return  # on a busy machine it may come after the signal, to a closed door
     assert answer.json() == {"leases": []}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.hard.crew import new_store
-from tests.hard.worker_crew import STORES, Site, site, until
+from tests.hard.worker_crew import STORES, Site, site
+from tests.waiting import until
 
 from taskharbor.core.model import NewJob
 

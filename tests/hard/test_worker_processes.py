@@ -15,7 +15,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from tests.hard.crew import new_store
-from tests.hard.worker_crew import HERE, STORES, Site, children, family, is_running, site, until
+from tests.hard.worker_crew import HERE, STORES, Site, children, family, is_running, site
+from tests.waiting import until
 
 from taskharbor.testing.servers import PostgresServer, ServerUnavailable, postgres_server
 

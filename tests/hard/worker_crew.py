@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from tests.waiting import PATIENCE_S, until
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import Job, NewJob
@@ -25,16 +26,7 @@ from taskharbor.testing.helpers import everything
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 APP = "tests.hard.apps.crew_app:harbor"
-PATIENCE_S = 60.0
 STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server)]
-
-
-def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
-    ends = time.monotonic() + patience_s
-    while not (found := condition()):
-        assert time.monotonic() < ends, f"waited {patience_s:g} s in vain until {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Site:

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -16,6 +16,9 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.tokens import ALL_TENANTS, Role, new_token
 from taskharbor.web import Settings, create_app
 from taskharbor.web.connections import Connection
+
+# One for all clients: each would read the certificates of half the world for itself, to speak plain HTTP.
+TRUST = httpx.create_ssl_context()
 
 
 class Served:
@@ -38,13 +41,45 @@ class Served:
 
     def with_token(self, secret: str | None) -> httpx.Client:
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=30, verify=TRUST)
         self._clients.append(client)
         return client
 
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+
+class _Server(uvicorn.Server):
+    """Tells when it is up, and stops when it is told to, not at its next tick: there are hundreds of it."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, http=Connection, log_config=None, access_log=False, lifespan="on", ws="none", loop="asyncio"
+            )
+        )
+        self.is_up = threading.Event()
+        self._stopping: asyncio.Event = app.state.stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 0.1)
+
+    def stop(self) -> None:
+        """From another thread."""
+        self.should_exit = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stopping.set)
 
 
 @contextmanager
@@ -56,26 +91,15 @@ def served(driver: Driver, **options: Any) -> Iterator[Served]:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
         port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            app, http=Connection, log_config=None, access_log=False, lifespan="on", ws="none", loop="asyncio"
-        )
-        started = threading.Event()
-
-        class Telling(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                started.set()
-
-        server = Telling(config)
+        server = _Server(app)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
         thread.start()
-        assert started.wait(20), "the server did not start"
+        assert server.is_up.wait(20), "the server did not start"
         running = Served(driver, port, app)
         try:
             yield running
         finally:
             running.close()
-            app.state.stopping.set()
-            server.should_exit = True
+            server.stop()
             thread.join(20)
             assert not thread.is_alive(), "the server did not stop"

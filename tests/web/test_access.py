@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -10,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.waiting import until
 from tests.web.serving import Served, served
 
 from taskharbor.core.contract import Driver
@@ -224,8 +224,7 @@ def test_a_token_revoked_while_a_request_waits_is_given_no_work(server: Served) 
     secret = server.secret("acme", Role.WORKER)
     with ThreadPoolExecutor(1) as pool, server.with_token(secret) as client:
         waiting = pool.submit(client.post, "/api/v1/leases", json={"queues": ["late"], "wait": 10}, timeout=20)
-        while not server.app.state.doorbells._bells:
-            time.sleep(0.01)
+        until(lambda: server.app.state.doorbells._bells, "it waits")
         server.driver.revoke_token(secret.split("_")[1])
         server.driver.enqueue([NewJob("a", queue="late", tenant_id="acme")])
         assert waiting.result(20).status_code == 401
@@ -237,8 +236,7 @@ def test_a_token_revoked_while_a_body_comes_ends_it(server: Served) -> None:
 
     def lines() -> Iterator[bytes]:
         yield b'{"type": "a"}\n' * MOST_LINES
-        while server.driver.counts()["ready"] < MOST_LINES:
-            time.sleep(0.01)
+        until(lambda: server.driver.counts()["ready"] >= MOST_LINES, "the first part is there")
         server.driver.revoke_token(secret.split("_")[1])
         yield b'{"type": "a"}\n' * MOST_LINES
 

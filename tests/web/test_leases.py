@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.waiting import until
 from tests.web.serving import Served, served
 
 from taskharbor.core.contract import Driver
@@ -131,7 +132,9 @@ def test_a_lease_that_was_lost_settles_nothing(server: Served, worker: httpx.Cli
 def test_a_lease_that_ended_is_told_so(server: Served, worker: httpx.Client) -> None:
     enqueue(server)
     (lease,) = reserve(worker, lease_for=0.001)
-    time.sleep(0.01)  # the store's own clock must pass the end of the lease
+    ends = server.driver.get(lease["id"]).lease_expires_at
+    assert ends is not None
+    until(lambda: server.driver.now() > ends, "the store's own clock has passed the end of the lease")
     answer = settle(worker, lease, "ack")
     assert (answer.status_code, answer.json()["type"]) == (409, "/problems/lease-expired")
 
@@ -192,7 +195,7 @@ def test_a_request_that_waits_is_answered_when_a_job_comes(server: Served, worke
     waiting = threading.Thread(target=lambda: found.append(reserve(worker, wait=20)))
     began = time.monotonic()
     waiting.start()
-    time.sleep(0.3)  # long enough that it waits
+    until(lambda: server.app.state.doorbells._bells, "it waits")
     (job_id,) = enqueue(server)
     waiting.join(20)
     assert [lease["id"] for lease in found[0]] == [job_id]
@@ -210,7 +213,7 @@ def test_a_worker_that_hung_up_is_given_nothing(server: Served) -> None:
         httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {secret}"}, timeout=0.3) as leaving,
     ):
         reserve(leaving, wait=20)
-    time.sleep(0.2)  # for the server to hear of it
+    until(lambda: not server.app.state.doorbells._bells, "the server has heard of it")
     (job_id,) = enqueue(server)
     (lease,) = reserve(server.client("acme", "worker"), wait=5)
     assert (lease["id"], lease["fence"]) == (job_id, server.driver.get(job_id).deliveries)

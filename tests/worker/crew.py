@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.waiting import until
+
 from taskharbor import Harbor
 from taskharbor.app.lookup import JobView
 from taskharbor.core.contract import Driver
@@ -15,14 +17,6 @@ from taskharbor.core.model import Enqueued, HistoryRow
 from taskharbor.drivers import open_driver
 
 PATIENCE_S = 20.0
-
-
-def until(condition: Callable[[], object], what: str = "", patience_s: float = PATIENCE_S) -> None:
-    """Wait until the condition holds; the test fails if that takes too long."""
-    ends = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < ends, f"waited {patience_s:g} s in vain: {what or condition}"
-        time.sleep(0.002)
 
 
 def pause(event: threading.Event) -> None:

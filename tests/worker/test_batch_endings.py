@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import PATIENCE_S, final_rows, finished, outcomes, until
+from tests.worker.crew import PATIENCE_S, final_rows, finished, outcomes
 
 from taskharbor import Batch, Cancel, Harbor, Retry, Snooze, Unrecoverable
 from taskharbor.core.limits import Limits

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import PATIENCE_S, apause, finished, outcomes, pause, until
+from tests.worker.crew import PATIENCE_S, apause, finished, outcomes, pause
 from tests.worker.test_batch_endings import Numbers, numbers, url  # noqa: F401 - the stores of these tests too
 from tests.worker.test_quarantine import suspicious
 from tests.worker.test_slots import Crowd

@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import Wrapped, finished, outcomes, pause, until, wrapped_harbor
+from tests.worker.crew import Wrapped, finished, outcomes, pause, wrapped_harbor
 from tests.worker.test_quarantine import suspicious
 
 from taskharbor import Harbor

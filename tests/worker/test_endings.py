@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import finished, outcomes, until
+from tests.worker.crew import finished, outcomes
 
 from taskharbor import Backoff, Cancel, Context, Harbor, InvalidInput, Retry, Snooze, Unrecoverable
 from taskharbor.core.limits import MAX_ERROR_CHARACTERS, Limits

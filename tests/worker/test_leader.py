@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Opener
 
 from taskharbor.core.contract import Driver
@@ -388,22 +389,15 @@ def test_a_duty_that_fails_is_reported_once_and_the_others_go_on(
 # --- The thread --------------------------------------------------------------------------------------------
 
 
-def wait_until(true: Callable[[], bool], patience_s: float = 20.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_started_it_leads_ticks_and_resigns_when_stopped(driver: Driver) -> None:
     stop = threading.Event()
     first = Leader(driver, "w1", stop=stop)
     first.start()
     first.start()
-    wait_until(lambda: first.leading)
+    until(lambda: first.leading)
     register(driver, [Schedule("pulse", "@every 1s", "pulse.beat", overlap="allow")], driver.now())
-    wait_until(lambda: len(everything(driver)) >= 3)
+    until(lambda: len(everything(driver)) >= 3)
     begun = time.monotonic()
     first.stop()
     assert time.monotonic() - begun < 5, "it does not sleep through a stop"
@@ -420,7 +414,7 @@ def test_a_loop_whose_store_fails_in_every_way_still_stops(driver: Driver) -> No
     troubled = Troubled(driver)
     first = Leader(troubled, "w1")  # type: ignore[arg-type]
     first.start()
-    wait_until(lambda: first.leading)
+    until(lambda: first.leading)
     troubled.broken |= {"now", "elect", "recover", "schedules", "resign"}
     first.stop()
     assert not first.leading

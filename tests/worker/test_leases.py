@@ -10,8 +10,9 @@ import time
 from datetime import timedelta
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
+from tests.worker.crew import apause, finished, outcomes, pause, wrapped_harbor
 
 from taskharbor import Context, Harbor, LeaseLost, StoreUnavailable
 from taskharbor.core.model import Progress, Settlement

@@ -6,8 +6,8 @@ import threading
 import time
 from collections import Counter
 
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import until
 
 from taskharbor import Harbor
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.crew import Wrapped, final_rows, finished, outcomes, pause, until, wrapped_harbor
+from tests.waiting import until
+from tests.worker.crew import Wrapped, final_rows, finished, outcomes, pause, wrapped_harbor
 
 from taskharbor import Backoff, Context, Harbor, StoreUnavailable
 from taskharbor.worker.runtime import Worker

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker import process_app as app
-from tests.worker.crew import finished, outcomes, until
+from tests.worker.crew import finished, outcomes
 
 from taskharbor.core.errors import LeaseExpired
 from taskharbor.core.limits import Limits
@@ -175,14 +176,30 @@ def test_an_error_in_the_slot_costs_the_child_and_not_the_next_job(
     assert after.result == "after"
 
 
-def test_threads_of_a_handler_may_report_at_once_and_are_not_heard_after_it(begin: Begin, tmp_path: Path) -> None:
+def heard_heartbeats(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Grows with each step of a heartbeat that has ended, from now on."""
+    beats: list[float] = []
+    step = heartbeat.Heartbeat.step
+
+    def counted(self: heartbeat.Heartbeat, moment: float) -> None:
+        step(self, moment)
+        beats.append(moment)
+
+    monkeypatch.setattr(heartbeat.Heartbeat, "step", counted)
+    return beats
+
+
+def test_threads_of_a_handler_may_report_at_once_and_are_not_heard_after_it(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(concurrency=1)
     [voices] = finished(app.harbor, app.many_voices.enqueue())
     assert (voices.state, voices.result) == ("done", "heard")
     note = tmp_path / "pid"
     job = app.signalled.enqueue(str(note))
     until(lambda: said(note))
-    time.sleep(0.6)  # a heartbeat would have taken the report to the store
+    beats = heard_heartbeats(monkeypatch)
+    until(lambda: len(beats) == 2, "a heartbeat would have taken the report to the store")
     (tmp_path / "go").touch()
     [view] = finished(app.harbor, job)
     assert (view.state, view.result, view.progress) == ("done", "went on", None)
@@ -292,7 +309,7 @@ def test_a_child_that_dies_of_the_signal_that_stops_the_worker_burns_no_attempt(
 SCRIPT = """
 import time
 from tests.worker import process_app as app
-from tests.worker.crew import until
+from tests.waiting import until
 from pathlib import Path
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import threading
 from datetime import timedelta
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import finished, outcomes, pause, until
+from tests.worker.crew import finished, outcomes, pause
 from tests.worker.test_slots import Crowd
 
 from taskharbor import Context, Harbor

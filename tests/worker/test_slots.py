@@ -14,8 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
+from tests.worker.crew import apause, finished, outcomes, pause, wrapped_harbor
 
 from taskharbor import Harbor, InvalidInput
 from taskharbor.core.limits import Limits

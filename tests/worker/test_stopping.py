@@ -12,8 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 from tests.worker.conftest import Start
-from tests.worker.crew import apause, finished, outcomes, pause, until, wrapped_harbor
+from tests.worker.crew import apause, finished, outcomes, pause, wrapped_harbor
 
 from taskharbor import (
     Backoff,

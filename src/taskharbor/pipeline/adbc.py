@@ -10,7 +10,6 @@ import atexit
 import logging
 import os
 import time
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core.errors import MissingExtra, StoreError, StoreUnavailable, TaskHarborError
@@ -93,8 +92,10 @@ def _answers(connection: Any) -> bool:
 
 
 def _close(connection: Any) -> None:
-    with suppress(Exception):
+    try:
         connection.close()
+    except Exception as error:
+        log.debug("a connection could not be closed in good order: %s", type(error).__name__)
 
 
 def _close_kept() -> None:

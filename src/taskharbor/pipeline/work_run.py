@@ -128,7 +128,7 @@ def _opened(url: str) -> Driver:
 def _master(spark: SparkSession) -> str:
     try:
         master: str = spark.sparkContext.master
-    except Exception:  # a session of Spark Connect has none
+    except (AttributeError, NotImplementedError):  # a session of Spark Connect has none
         return "sc://"
     return master
 
@@ -315,7 +315,7 @@ class _Crew:
             found = True
             if last <= now or stop.is_set() or self._signals or time.monotonic() > ends:
                 break
-            time.sleep(min(0.5, max(LOOK_S, (last - now).total_seconds())))
+            stop.wait(min(0.5, max(LOOK_S, (last - now).total_seconds())))
         if self._signals:
             stop.set()
         return found and not stop.is_set()

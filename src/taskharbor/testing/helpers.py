@@ -25,6 +25,8 @@ from taskharbor.testing.times import MINUTE, NOON
 
 T = TypeVar("T")
 
+TERMINAL: Final = (Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED)
+"""In an order that stays, unlike that of the rules' own set: tests are named after them."""
 FEED_PATIENCE_S: Final = 10.0
 """How long a test waits for rows of the history feed: a store may hold them back while others are writing."""
 FEED_PATIENCE_LOST_S: Final = 0.2

@@ -8,6 +8,7 @@ its silence does is that it is no longer listed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,8 @@ SILENT_S: Final = 60.0
 MOST_KNOWN: Final = 1_000
 MOST_LETTERS: Final = 4_000
 """Of the types that a worker handles; if there are more, it says none, and may handle anything."""
+
+log = logging.getLogger("taskharbor.web")
 
 
 def owner_of(name: str) -> str:
@@ -101,5 +104,10 @@ class Registry:
     async def clear_again_and_again(self, threads: Threads) -> None:
         while True:
             await asyncio.sleep(CLEAR_S)
-            with suppress(TaskHarborError):
+            try:
                 await threads.run(self.clear)
+            except TaskHarborError as error:
+                log.warning("silent workers stay listed for now, and are looked at again: %s", error)
+            except Exception:
+                # Nothing of the kind is expected; without this nobody would ever be taken off the list again.
+                log.exception("the list of workers could not be cleared, and is looked at again")

@@ -12,12 +12,21 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict, InvalidInput, JobNotFound, PayloadTooLarge
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob, Status
-from taskharbor.testing.helpers import add, add_all, add_keyed, everything, finished_job, new_job, take, take_ids
+from taskharbor.testing.helpers import (
+    TERMINAL,
+    add,
+    add_all,
+    add_keyed,
+    everything,
+    finished_job,
+    new_job,
+    take,
+    take_ids,
+)
 from taskharbor.testing.times import DAY, HOUR, MICROSECOND, MINUTE, NOON, SECOND
 
 EVERY_BYTE: Final = bytes(range(256))
 HARD_TEXT: Final = "Grüße, 世界 🚢\N{ZERO WIDTH JOINER}🏴‍☠️ 'quoted' \"twice\" \\ %s :name ? {} \t\n;--"
-TERMINAL: Final = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 
 
 class EnqueueContract:

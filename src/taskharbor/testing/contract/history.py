@@ -9,6 +9,7 @@ from taskharbor.core.errors import InvalidCursor
 from taskharbor.core.model import Outcome, Settlement, Status
 from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.testing.helpers import (
+    TERMINAL,
     add,
     dead_job,
     done_job,
@@ -21,8 +22,6 @@ from taskharbor.testing.helpers import (
     take,
 )
 from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
-
-TERMINAL = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 
 
 class HistoryContract:

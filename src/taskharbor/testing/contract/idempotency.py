@@ -10,6 +10,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput
 from taskharbor.core.model import Enqueued, Status
 from taskharbor.testing.helpers import (
+    TERMINAL,
     add_keyed,
     dead_job,
     done_job,
@@ -21,7 +22,6 @@ from taskharbor.testing.helpers import (
 )
 from taskharbor.testing.times import DAY, HOUR, MICROSECOND, MINUTE, NOON, SECOND
 
-TERMINAL: Final = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 LOOK_ALIKE: Final = ["k", "K", "k ", " k", "k\t", "\u00e9", "e\u0301", "\u00c9", "ss", "ß", "\uff4b", "🚢"]
 
 

@@ -10,6 +10,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidCursor, InvalidInput, JobNotFound
 from taskharbor.core.model import JobFilter, NewJob, Status
 from taskharbor.testing.helpers import (
+    TERMINAL,
     add,
     add_all,
     dead_job,
@@ -20,8 +21,6 @@ from taskharbor.testing.helpers import (
     take,
 )
 from taskharbor.testing.times import HOUR, MINUTE, NOON
-
-TERMINAL = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 
 
 def listed(driver: Driver, **fields: object) -> list[str]:

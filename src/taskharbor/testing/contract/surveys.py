@@ -10,6 +10,7 @@ from taskharbor.core.limiting import Limit
 from taskharbor.core.model import JobFilter, Status
 from taskharbor.core.workflow import NewStep, NewWorkflow
 from taskharbor.testing.helpers import (
+    TERMINAL,
     add,
     add_all,
     dead_job,
@@ -21,8 +22,6 @@ from taskharbor.testing.helpers import (
     take_all,
 )
 from taskharbor.testing.times import HOUR, MINUTE, NOON
-
-TERMINAL = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 
 
 def found(driver: Driver, **fields: object) -> list[str]:

@@ -12,10 +12,18 @@ import pytest
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, InvalidInput
 from taskharbor.core.model import Enqueued, Settlement, Status
-from taskharbor.testing.helpers import add_keyed, everything, finished_job, in_threads, new_job, take, take_ids
+from taskharbor.testing.helpers import (
+    TERMINAL,
+    add_keyed,
+    everything,
+    finished_job,
+    in_threads,
+    new_job,
+    take,
+    take_ids,
+)
 from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
 
-TERMINAL = [Status.DONE, Status.DLQ, Status.CANCELLED, Status.EXPIRED]
 ROUNDS = 200
 
 
