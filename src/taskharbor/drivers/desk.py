@@ -62,6 +62,13 @@ class EngineDesk(EngineFlows):
             elif job.lease_expires_at is not None:
                 self._state.put("running", (bucket, id), replace(note, until=job.lease_expires_at))
 
+    def doubt(self) -> None:
+        for (bucket, id), note in list(self._state.running.items()):
+            job = self._state.jobs.get(id)
+            ends = None if job is None or not self._counts(bucket, id) else job.lease_expires_at
+            if note.until != AT_ONCE and (ends is None or ends < note.until):
+                self._state.put("running", (bucket, id), replace(note, until=AT_ONCE))
+
     def leased(self, now: datetime) -> Sequence[Job]:
         return [
             job
