@@ -134,7 +134,9 @@ class EngineDesk(EngineFlows):
     def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
         for bucket, (limit, left) in tokens.items():
             kept = self._state.buckets.get(bucket) or BucketRecord(limit.key)
-            self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=now))
+            # Clocks differ a little: time that was counted once is never counted again.
+            counted_at = max(now, kept.counted_at or now)
+            self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=counted_at))
 
     def rest(self, until: Mapping[str, datetime]) -> None:
         for bucket, moment in until.items():

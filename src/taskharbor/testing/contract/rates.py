@@ -92,6 +92,15 @@ class RateContract:
         assert take_ids(driver) == [second]
         assert everything(driver)[third].status is Status.READY
 
+    def test_a_claim_whose_clock_is_behind_brings_no_tokens(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)
+        ids = add_all(driver, [new_job() for _ in range(4)])
+        later = NOON + 10 * SECOND
+        assert ids_of(list(driver.reserve("default", now=later))) == ids[:1]
+        assert take_ids(driver, now=NOON) == ids[1:2]
+        assert nothing_runnable(driver, now=later), "these seconds were counted before"
+        assert take_ids(driver, now=later + SECOND) == ids[2:3]
+
     def test_ends_do_not_bring_tokens_back(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)
         add_all(driver, [new_job() for _ in range(5)])
