@@ -6,8 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from taskharbor.core.limiting import Limit
 from taskharbor.core.tokens import new_token
+from taskharbor.drivers.jsonfile import driver as json_driver
 from taskharbor.drivers.jsonfile.driver import JsonDriver
 from taskharbor.testing.helpers import add_all, new_job, nothing_runnable, take, take_ids
 from taskharbor.testing.times import DAY, HOUR, NOON
@@ -80,3 +83,20 @@ def test_what_waits_and_what_runs_is_known_to_whoever_opens_the_store_next(tmp_p
         assert again.get_limits() == [Limit("tenant", "a", concurrency=1)]
         again.ack(ids[0], leased.lease.token, now=NOON)
         assert take_ids(again) == [ids[1]]
+
+
+def test_a_job_of_a_fair_queue_that_a_limit_held_back_is_found_after_a_snapshot_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_driver, "SMALLEST_COMPACTION", 1)
+    with JsonDriver(tmp_path / "store") as driver:
+        driver.migrate()
+        driver.set_fair("default", now=NOON)
+        driver.set_limit(Limit("type", "email.send", concurrency=1), now=NOON)
+        _, second = add_all(driver, [new_job(), new_job()])
+        leased = take(driver)
+        assert nothing_runnable(driver)
+        driver.set_limit(Limit("type", "other", concurrency=1), now=NOON)
+    with JsonDriver(tmp_path / "store") as driver:
+        driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert take_ids(driver) == [second]

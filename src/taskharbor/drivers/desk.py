@@ -62,6 +62,13 @@ class EngineDesk(EngineFlows):
             elif job.lease_expires_at is not None:
                 self._state.put("running", (bucket, id), replace(note, until=job.lease_expires_at))
 
+    def doubt(self) -> None:
+        for (bucket, id), note in list(self._state.running.items()):
+            job = self._state.jobs.get(id)
+            ends = None if job is None or not self._counts(bucket, id) else job.lease_expires_at
+            if note.until != AT_ONCE and (ends is None or ends < note.until):
+                self._state.put("running", (bucket, id), replace(note, until=AT_ONCE))
+
     def leased(self, now: datetime) -> Sequence[Job]:
         return [
             job
@@ -127,7 +134,9 @@ class EngineDesk(EngineFlows):
     def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
         for bucket, (limit, left) in tokens.items():
             kept = self._state.buckets.get(bucket) or BucketRecord(limit.key)
-            self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=now))
+            # Clocks differ a little: time that was counted once is never counted again.
+            counted_at = max(now, kept.counted_at or now)
+            self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=counted_at))
 
     def rest(self, until: Mapping[str, datetime]) -> None:
         for bucket, moment in until.items():

@@ -27,7 +27,7 @@ from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
 from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim, take_tags_back
 from taskharbor.drivers.operations import StoreOperations
-from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line
+from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line, tidy_notes
 
 RULES_LAST_S: Final = 0.5
 """How old the rules may be that a claim goes by."""
@@ -245,6 +245,8 @@ class GoverningCalls(StoreOperations):
     def _tidy(self, now: datetime) -> None:
         """Forget a bit of what limits and fair shares no longer need to know."""
         rules = self._rules()
+        if rules.count:
+            self._at_desk(lambda desk: tidy_notes(desk, rules.limits, now))
         if rules.limits:
             after = self._tidied.get("", "")
             self._tidied[""] = self._at_desk(lambda desk: tidy_buckets(desk, rules.limits, after, now))

@@ -142,11 +142,6 @@ class Desk(TidyDesk, Protocol):
         (`AT_ONCE`) if they have a bench."""
         ...
 
-    def lapsed(self, now: datetime) -> None:
-        """The same for notes whose `until` has come, at most some hundred; notes of leases that were extended get
-        the new end."""
-        ...
-
     def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
         """Buckets with a bench whose time to be looked at has come. For an ask that `chooses`, only those with a job
         on the bench that it `wants`; the others stay as they are."""
@@ -228,6 +223,8 @@ def governed_claim(
     known.update((limit.key, limit) for limit in limits)
     if ended:
         desk.ended(ended)
+    if fresh:
+        desk.doubt()  # before there was a limit on what runs, ends were not told
     desk.lapsed(ask.now)
     if fresh:
         desk.note([note for job in desk.leased(ask.now) for note in _notes(job, Judge(fresh, ask.now).buckets_of(job))])

@@ -122,6 +122,8 @@ class Lines:
             heapq.heappush(self.waiting[value], (-job.priority, self.place_in_line(job), key))
         elif table == "tags":
             self.line_up(self.jobs[key])
+            if key in self.bench:  # as when a snapshot is read, which has the benches first
+                self._was_put("bench", key, self.bench[key])
         elif table == "buckets":
             if value.wake_at is not None:
                 heapq.heappush(self.wakes, (value.wake_at, key))

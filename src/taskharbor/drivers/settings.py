@@ -72,6 +72,7 @@ class EngineSettings(BaseDriver):
                 return False
             state.drop("limits", key)
             _wake(state, key, now)
+            _clear_tokens(state, key)
             return True
 
     def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
@@ -106,6 +107,15 @@ class EngineSettings(BaseDriver):
 
 def _settings(state: State, queue: str) -> QueueSettings:
     return state.queues.get(queue) or QueueSettings(queue)
+
+
+def _clear_tokens(state: State, key: tuple[str, str, str]) -> None:
+    """Of a limit that is gone: what has a bench stays until that is empty."""
+    for bucket, kept in list(state.buckets.items()):
+        if kept.limit == key and kept.wake_at is None:
+            state.drop("buckets", bucket)
+        elif kept.limit == key:
+            state.put("buckets", bucket, replace(kept, tokens=None, counted_at=None))
 
 
 def _wake(state: State, key: tuple[str, str, str], now: datetime) -> None:

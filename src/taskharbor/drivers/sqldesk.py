@@ -109,6 +109,9 @@ class SqlDesk(SqlFlows, ABC):
     def lapsed(self, now: datetime) -> None:
         self._run("desk_lapsed", {"now": now, "most": LAPSED_AT_ONCE})
 
+    def doubt(self) -> None:
+        self._run("desk_doubt", {})
+
     def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
         statement, choice = self._chosen("desk_woken", ask)
         rows = self._rows(statement, {"now": ask.now, "most": most, **choice})

@@ -32,6 +32,15 @@ class TidyDesk(Protocol):
 
     def hold(self, limits: Sequence[Limit]) -> Sequence[Limit]: ...
 
+    def doubt(self) -> None:
+        """Let `lapsed` look at notes of jobs that are not leased with the noted token any more, or not so long."""
+        ...
+
+    def lapsed(self, now: datetime) -> None:
+        """Strike notes whose `until` has come, at most some hundred, and wake their buckets as at the end of a job;
+        notes of leases that were extended get the new end."""
+        ...
+
     def tags(self, queue: str, priority: int, tenants: Sequence[str]) -> tuple[Mapping[str, int], int]: ...
 
     def give(self, queue: str, priority: int, tags: Sequence[tuple[str, int]], last: Mapping[str, int]) -> None: ...
@@ -53,6 +62,13 @@ class TidyDesk(Protocol):
     def fade(self, queue: str, priority: int, tenants: Sequence[str]) -> None:
         """Forget the tags of these tenants."""
         ...
+
+
+def tidy_notes(desk: TidyDesk, limits: Sequence[Limit], now: datetime) -> None:
+    """Leases that did not end by a settle or by their time, as those of dead workers, give their places back."""
+    desk.hold(limits)
+    desk.doubt()
+    desk.lapsed(now)
 
 
 def tidy_buckets(desk: TidyDesk, limits: Sequence[Limit], after: str, now: datetime) -> str:

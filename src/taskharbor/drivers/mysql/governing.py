@@ -12,7 +12,7 @@ from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
 from taskharbor.core.limits import PRIORITY_RANGE, Limits
 from taskharbor.core.model import Job
-from taskharbor.drivers.governing import Ask, Rules
+from taskharbor.drivers.governing import AT_ONCE, Ask, Rules
 from taskharbor.drivers.mysql import claiming
 from taskharbor.drivers.mysql.claiming import Claim, Due
 from taskharbor.drivers.mysql.enqueueing import enqueue
@@ -95,6 +95,12 @@ class MysqlDesk(SqlDesk):
         if kept:
             self._session.run_items("desk_prolong", kept)
         self._strike([row for row in over if row[2] is None])
+
+    def doubt(self) -> None:
+        rows = sorted((bucket, id) for bucket, id in self._rows("desk_doubtful", {}))
+        notes = [{"bucket": bucket, "id": id, "until": sql_time(AT_ONCE)} for bucket, id in rows]
+        if notes:
+            self._session.run_items("desk_prolong", notes)
 
     def _strike(self, notes: Sequence[Row]) -> None:
         if notes:

@@ -105,6 +105,10 @@ class SqliteDesk(SqlDesk):
         self._connection.executemany(self._store.statement("desk_prolong"), kept)
         self._strike([(bucket, job_id) for bucket, job_id, ends in over if ends is None])
 
+    def doubt(self) -> None:
+        notes = [{"bucket": bucket, "job_id": job_id, "until": 0} for bucket, job_id in self._rows("desk_doubtful", {})]
+        self._connection.executemany(self._store.statement("desk_prolong"), notes)
+
     def _strike(self, notes: Sequence[Row]) -> None:
         struck = [{"bucket": bucket, "job_id": job_id} for bucket, job_id in notes]
         self._connection.executemany(self._store.statement("desk_strike"), struck)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import LeasedJob, NewJob, Settlement, Status
 from taskharbor.testing.helpers import (
@@ -125,6 +126,27 @@ class LimitContract:
         assert nothing_runnable(driver, now=NOON + MINUTE)
         driver.ack(second, other.lease.token, now=NOON + MINUTE)
         assert take(driver, now=NOON + MINUTE).job.id == first
+
+    def test_recovery_gives_a_dead_workers_share_back_before_its_lease_ends(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", concurrency=1), now=NOON)
+        first, second = add_all(driver, [new_job(), new_job()])
+        driver.heartbeat(Worker("w1", "host", 1, ("default",), 1, "1.0"), now=NOON)
+        assert ids_of(list(driver.reserve("default", now=NOON, lease_for=600, limit=2, owner="w1"))) == [first]
+        driver.recover(NOON + MINUTE)
+        later = NOON + MINUTE
+        assert take_ids(driver, now=later) in ([first], [second]), "one of them, and no more"
+
+    def test_what_ended_while_a_limit_counted_only_starts_does_not_run(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", concurrency=1), now=NOON)
+        first, second = add_all(driver, [new_job(), new_job()])
+        leased = take(driver)
+        driver.set_limit(Limit("type", "email.send", rate=0.01, burst=1), now=NOON)
+        driver.drop_limit("type", "email.send", now=NOON)
+        assert take_ids(driver) == [second]
+        driver.ack(first, leased.lease.token, now=NOON)
+        driver.retry(second, everything(driver)[second].lease_token or "", now=NOON, update=failure(run_at=None))
+        driver.set_limit(Limit("type", "email.send", concurrency=1), now=NOON)
+        assert take_ids(driver) == [second]
 
     def test_a_lease_that_is_extended_keeps_its_place(self, driver: Driver) -> None:
         driver.set_limit(Limit("queue", "default", concurrency=1), now=NOON)

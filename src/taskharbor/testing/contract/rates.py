@@ -9,8 +9,18 @@ import pytest
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limiting import Limit
+from taskharbor.core.model import Status
 from taskharbor.testing.contract.limits import CLAIMERS, ids_of, keyed
-from taskharbor.testing.helpers import add_all, in_threads, kept_rows, new_job, nothing_runnable, take_all, take_ids
+from taskharbor.testing.helpers import (
+    add_all,
+    everything,
+    in_threads,
+    kept_rows,
+    new_job,
+    nothing_runnable,
+    take_all,
+    take_ids,
+)
 from taskharbor.testing.times import HOUR, MICROSECOND, NOON, SECOND
 
 
@@ -69,6 +79,27 @@ class RateContract:
         assert kept_rows(driver, "buckets") in (None, 2)
         assert take_ids(driver, now=half + 9 * SECOND) == []
         assert take_ids(driver, now=half + 10 * SECOND) == [ids[2]]
+
+    def test_a_rate_that_was_lifted_begins_anew_when_it_is_set_again(self, driver: Driver) -> None:
+        limit = Limit("type", "email.send", rate=0.01, burst=1)
+        driver.set_limit(limit, now=NOON)
+        first, second, third = add_all(driver, [new_job() for _ in range(3)])
+        assert take_ids(driver) == [first]
+        driver.set_limit(limit, now=NOON)
+        assert nothing_runnable(driver), "the same limit again brings no tokens"
+        assert driver.drop_limit("type", "email.send", now=NOON)
+        driver.set_limit(limit, now=NOON)
+        assert take_ids(driver) == [second]
+        assert everything(driver)[third].status is Status.READY
+
+    def test_a_claim_whose_clock_is_behind_brings_no_tokens(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)
+        ids = add_all(driver, [new_job() for _ in range(4)])
+        later = NOON + 10 * SECOND
+        assert ids_of(list(driver.reserve("default", now=later))) == ids[:1]
+        assert take_ids(driver, now=NOON) == ids[1:2]
+        assert nothing_runnable(driver, now=later), "these seconds were counted before"
+        assert take_ids(driver, now=later + SECOND) == ids[2:3]
 
     def test_ends_do_not_bring_tokens_back(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)
