@@ -72,6 +72,7 @@ class EngineDriver(EngineReading):
         """A holder that has not begun becomes what `job` is."""
         holder = state.find(holder_id)
         if holder.status is Status.READY:
+            state.leave_places(holder.id)  # it is another job now
             state.put("jobs", holder.id, replaced_by(holder, job))
             record = KeyRecord(holder.id, job.payload_hash, job.key_expires_at)
             state.put("keys", (job.dedupe_scope, job.idempotency_key), record)

@@ -94,9 +94,7 @@ class EngineCarrier:
             if rows:
                 notes = pack(rows)
                 for id in ids:
-                    for table in ("tags", "bench"):
-                        if id in getattr(state, table):
-                            state.drop(table, id)
+                    state.leave_places(id)
                     state.drop("jobs", id)
                 _put_notes(state, notes)
             return Lifted(rows, ids[-1] if len(ids) == limit else None)

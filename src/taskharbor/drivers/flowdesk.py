@@ -112,9 +112,7 @@ class EngineFlows:
 
     def hold_back(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
-            for table in ("tags", "bench"):  # it waits for others now, and for nothing else
-                if job_id in getattr(self._state, table):
-                    self._state.drop(table, job_id)
+            self._state.leave_places(job_id)  # it waits for others now, and for nothing else
             self._state.put("jobs", job_id, self._state.jobs[job_id]._replace(run_at=None, due_at=HELD))
 
     def count_open(self, workflow_id: str) -> int:

@@ -100,6 +100,12 @@ class State(Lines, Threads):
         if self.on_change is not None:
             self.on_change(table, key, None)
 
+    def leave_places(self, job_id: str) -> None:
+        """The job has no place in a fair queue or on a bench any more."""
+        for table in ("tags", "bench"):
+            if job_id in getattr(self, table):
+                self.drop(table, job_id)
+
     def record(self, fact: HistoryRow | None) -> None:
         if fact is not None:
             sequence = self.last_sequence + 1

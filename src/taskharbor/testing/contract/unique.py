@@ -11,6 +11,7 @@ import pytest
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, InvalidInput
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Enqueued, Settlement, Status
 from taskharbor.testing.helpers import (
     TERMINAL,
@@ -84,6 +85,17 @@ class UniqueContract:
         other = add_keyed(driver, "o", queue="default")
         assert take_ids(driver) == [other.id]
         assert take_ids(driver, "other") == [first.id]
+
+    def test_a_job_that_waits_for_a_limit_and_is_replaced_waits_for_nothing_but_its_own_limits(
+        self, driver: Driver
+    ) -> None:
+        driver.set_limit(Limit("type", "rare", concurrency=1), now=NOON)
+        fields: dict[str, Any] = {"unique": ("tenant",)}
+        running = add_keyed(driver, "r", type="rare", **fields)
+        waiting = add_keyed(driver, "w", **debounced(b"1"), type="rare", **fields)
+        assert take_ids(driver) == [running.id]
+        add_keyed(driver, "w", **debounced(b"2"), type="common", **fields)
+        assert take_ids(driver) == [waiting.id]
 
     def test_what_runs_is_not_replaced_and_the_last_one_is_not_lost(self, driver: Driver) -> None:
         first = add_keyed(driver, "k", **debounced(b"1"))
