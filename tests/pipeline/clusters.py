@@ -13,6 +13,10 @@ LOCAL = "local-cluster[2,1,1024]"
 """Two executors of one core each, in processes of their own below the driver's."""
 
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What every Java of a cluster is told: it lives for seconds, and compiling as for a long life takes most of them."""
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -30,7 +34,8 @@ def two_hosts(place: Path) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     start = str(home / "bin" / "spark-class")
     master = f"spark://127.0.0.1:{(port := _free_port())}"
-    shared = {"cwd": place, "env": {**os.environ, "SPARK_HOME": str(home)}, "stderr": subprocess.DEVNULL}
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED}
+    shared = {"cwd": place, "env": environment, "stderr": subprocess.DEVNULL}
     deploy = "org.apache.spark.deploy"
     words = [[start, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
     for host in ("127.0.0.1", "localhost"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import functions
+from tests.pipeline.clusters import SHORT_LIVED
 
 from taskharbor.core.ids import new_id
 from taskharbor.pipeline.sink import BatchSink, Staged
@@ -97,7 +98,8 @@ def started(master: str) -> Any:
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.0",
         "spark.speculation.minTaskRuntime": "1s",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "spark.driver.memory": "512m",
