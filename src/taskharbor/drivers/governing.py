@@ -221,18 +221,20 @@ def governed_claim(
     limits = desk.hold(asked)
     known = {limit.key: limit for limit in rules.limits if limit not in asked}
     known.update((limit.key, limit) for limit in limits)
-    if ended:
+    judges = bool(rules.limits) or rules.benches  # else nobody waits for room, and nothing counts
+    if ended and judges:
         desk.ended(ended)
     if fresh:
         desk.doubt()  # before there was a limit on what runs, ends were not told
-    desk.lapsed(ask.now)
+    if judges:
+        desk.lapsed(ask.now)
     if fresh:
         desk.note([note for job in desk.leased(ask.now) for note in _notes(job, Judge(fresh, ask.now).buckets_of(job))])
     for queue in sorted(ask.queues):  # in one order everywhere, so that no two claims wait for each other
         if rules.is_fair(queue):
             give_out_tags(desk, rules, queue, ask.now, TAGS_AT_ONCE)
     judge = Judge(limits, ask.now)
-    woken = _wake(desk, judge, known, ask)
+    woken = _wake(desk, judge, known, ask) if judges else _Woken()
     taken = _Taken()
     _claim_through(desk, judge, limits, ask, taken)
     while taken.moved and _bring_back(desk, judge, woken, ask, taken):
