@@ -22,12 +22,14 @@ from taskharbor import (
     Keyring,
     NewJob,
     PayloadTooLarge,
+    chain,
 )
 from taskharbor.app.batches import Batch
 from taskharbor.app.unique import Unique
 from taskharbor.core.envelope import is_sealed, key_id_of
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Status
+from taskharbor.core.workflow import compensation_id
 from taskharbor.testing import assert_enqueued, inline
 from taskharbor.testing.servers import GivenServer, PostgresServer
 from taskharbor.worker.scheduler import run_now
@@ -415,6 +417,22 @@ def test_a_copy_of_a_dead_job_opens_under_its_new_id(make: Make) -> None:
     assert all(harbor.job(job).state == "dlq" for job in dead)
     assert list(harbor.redrive(queue=queue)) == [job.id for job in dead]
     assert work(harbor).done == 3
+
+
+def test_a_compensation_is_encrypted_and_opens_when_its_workflow_has_failed(make: Make, tmp_path: Path) -> None:
+    harbor = make(ring())
+
+    @harbor.task(max_attempts=1)
+    def broken() -> None:
+        raise ValueError("boom")
+
+    echo = harbor.tasks["echo"]
+    run = harbor.start(chain(echo.s(text=SECRET), broken.s(), on_failure=echo.s(text=SECRET)))
+    assert not shows_secret(harbor, tmp_path)
+    work(harbor)
+    assert run.wait(0).state == "compensated"
+    assert harbor.wait(compensation_id(run.id)) == ECHO
+    assert not shows_secret(harbor, tmp_path)
 
 
 def test_the_limit_counts_what_is_stored(make: Make) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.app.placeholders import PREVIOUS, RESULTS, Placeholder, holds_placeholder, part_results, step_result
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_NAME, check_name
 from taskharbor.core.model import NewJob
-from taskharbor.core.workflow import NewStep, NewWorkflow, Policy
+from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, compensation_id
 
 if TYPE_CHECKING:
     from taskharbor.app.harbor import Harbor
@@ -168,12 +169,15 @@ class Workflow:
         """Everything that is stored, checked; encrypted where the harbor encrypts."""
         jobs = [signature.new_job() for _, signature, _, _ in self._steps]
         tenant = self._tenant or (jobs[0].tenant_id if jobs else str(harbor._terms.fields["tenant_id"]))
+        id: str | None = None
         compensation = None
         policy = Policy.COMPENSATE
         if isinstance(self._on_failure, Signature):
             compensation = self._on_failure.new_job()._replace(tenant_id=tenant)
             if harbor.encryption is not None:
-                raise InvalidInput("a workflow whose payloads are encrypted cannot have a compensation")
+                id = new_id()  # what is encrypted is bound to the id of its job, which is made of this one
+                sealed = harbor.encryption.seal_job(compensation._replace(id=compensation_id(id)))
+                compensation = sealed._replace(id=None)
         else:
             policy = Policy(self._on_failure)
         if self._tenant is not None:
@@ -181,7 +185,7 @@ class Workflow:
         if harbor.encryption is not None:
             jobs = [harbor.encryption.seal_job(job) for job in jobs]
         steps = [NewStep(name, job, after, part) for (name, _, after, part), job in zip(self._steps, jobs, strict=True)]
-        return NewWorkflow(self.name, steps, policy, compensation, tenant)
+        return NewWorkflow(self.name, steps, policy, compensation, tenant, id)
 
     def __repr__(self) -> str:
         return f"Workflow({self.name!r}, {len(self._steps):,} steps)"

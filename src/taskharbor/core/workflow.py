@@ -79,6 +79,11 @@ class NewWorkflow:
     id: str | None = None
 
 
+def compensation_id(workflow_id: str) -> str:
+    """The id of the job that compensates the workflow, should it fail."""
+    return f"{workflow_id}-undo"
+
+
 @dataclass(frozen=True, slots=True)
 class Workflow:
     """A workflow as the store keeps it. `done` and `failed` count its steps."""

@@ -35,6 +35,7 @@ from taskharbor.core.workflow import (
     Workflow,
     WorkflowState,
     checked_workflow,
+    compensation_id,
 )
 from taskharbor.drivers import flowing
 from taskharbor.drivers.checks import check_count
@@ -48,7 +49,6 @@ LOST_AT_ONCE: Final = 1_000
 MOST_PASSES: Final = 1_000
 STARTED_WITHIN: Final = timedelta(hours=1)
 """Whoever takes longer to store a workflow has died over it."""
-_UNDO: Final = "{}-undo"
 
 
 class FlowReader(Protocol):
@@ -131,7 +131,7 @@ class FlowCalls(StoreOperations):
     def start_workflow(self, flow: NewWorkflow, *, now: datetime | None = None) -> str:
         moment = self._moment(now)
         plan = checked_workflow(flow)
-        id = new_id() if flow.id is None else check_name(flow.id, "id", MAX_ID - len(_UNDO))
+        id = new_id() if flow.id is None else check_name(flow.id, "id", MAX_ID - len(compensation_id("")))
         large = len(flow.steps) > AT_ONCE
         admitted = self._let_in(admit(_jobs(flow, id, plan.waiting), moment, self.limits))
         batch = _held(admitted, plan.waiting, hold_all=large)
@@ -383,4 +383,4 @@ def _written(job: NewJob, id: str, limits: Limits, now: datetime) -> str:
 def _read(text: str, id: str) -> NewJob:
     kept = json.loads(text)
     meta = {**kept.pop("meta"), WORKFLOW: id, STEP: "compensation"}
-    return NewJob(payload=b64decode(kept.pop("payload")), meta=meta, id=_UNDO.format(id), **kept)
+    return NewJob(payload=b64decode(kept.pop("payload")), meta=meta, id=compensation_id(id), **kept)
