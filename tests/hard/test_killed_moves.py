@@ -30,15 +30,24 @@ def run_and_kill(rng: random.Random, *words: str) -> tuple[str, int]:
     command = [sys.executable, "-m", "taskharbor", "--json", "move", *words]
     kills = 0
     while True:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TASKHARBOR_URL": ""})
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TASKHARBOR_URL": ""},
+        )
+        assert process.stderr is not None
+        said = process.stderr.readline()  # it is at work
         try:
-            out, _ = process.communicate(timeout=rng.uniform(1.0, 2.0) if kills < 4 else None)
+            # The first is killed at once, so that one is however quick the machine; the next ones somewhere.
+            out, rest = process.communicate(timeout=rng.uniform(0.0, 0.8) * min(kills, 1) if kills < 4 else None)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             kills += 1
             continue
-        assert process.returncode == 0
+        assert process.returncode == 0, said + rest
         return out, kills
 
 

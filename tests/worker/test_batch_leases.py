@@ -43,10 +43,12 @@ def defined(harbor: Harbor, kind: str, look: Callable[[Any], bool], **options: A
 
 def lose(driver: Driver, job: Any) -> None:
     """Another worker has the job from now on."""
-    token = driver.get(job.id).lease_token
-    assert token is not None
-    driver.release(job.id, token)
+    held = driver.get(job.id)
+    assert held.lease_token is not None
+    driver.pause(held.queue)  # else it may be given out again, to the same worker, before it is cancelled
+    driver.release(job.id, held.lease_token)
     driver.cancel(job.id)
+    driver.resume(held.queue)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
