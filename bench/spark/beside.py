@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,17 @@ from bench.spark.bed import Bed, Size, filled
 from bench.spark.lake import FILL
 from taskharbor.drivers import open_driver
 
-STEP_S = 0.01
-BURN = f"""
+BURN = """
 import sys, time
-share, step = float(sys.argv[1]), {STEP_S}
+share, began = float(sys.argv[1]), time.monotonic()
 while True:
-    began = time.perf_counter()
-    while time.perf_counter() - began < share * step:
+    while time.process_time() < share * (time.monotonic() - began):
         pass
-    time.sleep((1 - share) * step)
+    time.sleep(0.002)
 """
+"""Catches up with its share of processor time, however often others were before it, as Spark's threads do."""
+BURNERS = 4
+"""For each core: a process that always wants to run gets no more than its part of what all want, and Spark has many."""
 
 
 def beside(bed: Bed, size: Size) -> list[Result]:
@@ -42,25 +43,30 @@ def beside(bed: Bed, size: Size) -> list[Result]:
         f"Spark: draining {size.jobs // 2:,} jobs while {size.attempts:,} attempts go into a lake, and beside a control"
     )
     for turn in range(size.rounds + 1):
+        _fill(url, size.jobs // 2)
         with _running(bed.spark, url):
             before, began = _spent(bed.spark), time.monotonic()
-            rate = _drained(url, size.jobs // 2)
+            rate = ours.work(url, 1)
             share = (_spent(bed.spark) - before) / (time.monotonic() - began)
-        with _burning(share):
-            control = _drained(url, size.jobs // 2)
+        _fill(url, size.jobs // 2)
+        with _burning(share) as burned:
+            control = ours.work(url, 1)
+            burned_share = burned()
         if turn:  # the first one is to warm up
             turns.add("beside", rate)
             turns.add("control", control)
-            say(f"Spark: {rate:,.0f}/s beside a run that used {share:.2f} cores, {control:,.0f}/s beside the control")
+            say(
+                f"Spark: {rate:,.0f}/s beside a run that used {share:.2f} cores, "
+                f"{control:,.0f}/s beside a control that used {burned_share:.2f}"
+            )
     name = "drain, 1 process, beside a run"
     against = "beside as much use of the processor"
     return [Result("lake", name, turns.median("beside"), turns.median("control"), "jobs/s", against, 0.9)]
 
 
-def _drained(url: str, jobs: int) -> float:
+def _fill(url: str, jobs: int) -> None:
     with open_driver(url) as driver:
         ours.fill(driver, jobs)
-    return ours.work(url, 1)
 
 
 @contextmanager
@@ -97,13 +103,13 @@ def _running(spark: Any, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _burning(cores: float) -> Iterator[None]:
-    """As many processes as there are cores, which use so many of them together."""
-    count = os.cpu_count() or 1
-    share = min(1.0, cores / count)
-    burners = [subprocess.Popen([sys.executable, "-c", BURN, str(share)]) for _ in range(count)]
+def _burning(cores: float) -> Iterator[Callable[[], float]]:
+    """Processes which use so many cores together. Gives what tells how many it has been until now."""
+    count = BURNERS * (os.cpu_count() or 1)
+    burners = [subprocess.Popen([sys.executable, "-c", BURN, str(cores / count)]) for _ in range(count)]
+    began = time.monotonic()
     try:
-        yield
+        yield lambda: sum(map(_below, (burner.pid for burner in burners))) / (time.monotonic() - began)
     finally:
         for burner in burners:
             burner.kill()
@@ -112,7 +118,11 @@ def _burning(cores: float) -> Iterator[None]:
 
 def _spent(spark: Any) -> float:
     """Seconds of processor time of Spark: of this process, of Java, and of what Java has started."""
-    ticks = os.sysconf("SC_CLK_TCK")
+    return _below(spark.sparkContext._gateway.proc.pid) + time.process_time()
+
+
+def _below(pid: int) -> float:
+    """Seconds of processor time of a process and of all below it."""
     processes: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -121,9 +131,9 @@ def _spent(spark: Any) -> float:
             except OSError:  # it has ended meanwhile
                 continue
             processes[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    wanted, total = [spark.sparkContext._gateway.proc.pid], 0
+    wanted, total = [pid], 0
     while wanted:
         parent = wanted.pop()
         total += processes.get(parent, (0, 0))[1]
         wanted += [child for child, (of, _) in processes.items() if of == parent]
-    return total / ticks + time.process_time()
+    return total / os.sysconf("SC_CLK_TCK")

@@ -18,6 +18,7 @@ from taskharbor.drivers import open_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from tests.pipeline.pasts import Past, Pasts
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("TASKHARBOR_REQUIRE_ALL", "") not in ("", "0")
@@ -106,3 +107,25 @@ def sqlite_driver(sqlite_url: str) -> Iterator[Driver]:
     opened.migrate()
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def kept_pasts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests.pipeline.pasts import Kept
+
+    return Kept(spark, tmp_path_factory.mktemp("pasts"))
+
+
+@pytest.fixture
+def past(kept_pasts: Any, tmp_path: Path) -> Iterator[Pasts]:
+    """Copies of a store with a past and its lake: see `pasts`."""
+    opened: list[Driver] = []
+
+    def copied(lead: Any, **words: Any) -> Past:
+        found: Past = kept_pasts.copy(tmp_path, lead, words)
+        opened.append(found.driver)
+        return found
+
+    yield copied
+    for driver in opened:
+        driver.close()

@@ -19,6 +19,9 @@ from tests.pipeline.faulty import kill_executor, load_all, started
 from taskharbor.pipeline import bronze, run, runs
 from taskharbor.pipeline.bronze import write_ranges as write_well
 
+FAULTS = ("task fails", "executor dies", "task is slow")
+"""The last is run twice, because speculation is on."""
+
 
 class FaultyRanges:
     """`bronze.write_ranges`, after which the first attempt of the first task meets with `fault`, once."""
@@ -43,36 +46,43 @@ class FaultyRanges:
         return files
 
 
-def executors() -> list[int]:
-    """The executors of this driver: children of its Java, which is ours."""
-    below = [pid for java in _children(os.getpid()) for pid in _children(java)]
-    return [pid for pid in below if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def executors(application: str) -> list[int]:
+    """The executors of an application on this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        if any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words) and application.encode() in words:
+            found.append(int(path.parent.name))
+    return found
 
 
-def _children(pid: int) -> list[int]:
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
-
-
-def main(master: str, fault: str, marks: str, url: str, lake: str, load_url: str) -> None:
-    """A run of the store's history into the lake, then a load into another store; both with the fault. With the fault
+def main(master: str, marks: str, *places: str) -> None:
+    """With each fault in turn: a run of a store's history into a lake, then a load into another store. With the fault
     `executor dies`, another executor is killed when the run has come to gold."""
     bronze.SMALL_ROWS = runs.SMALL_ROWS = 5  # type: ignore[misc]
-    places = [Path(marks) / name for name in ("run", "load")]
-    for place in places:
-        place.mkdir()
-    bronze.write_ranges = FaultyRanges(fault, str(places[0]))  # type: ignore[assignment]
     spark = started(master)
+    for number, fault in enumerate(FAULTS):
+        url, lake, load_url = places[3 * number : 3 * number + 3]
+        _meet(spark, fault, Path(marks) / fault, url, lake, load_url)
+    spark.stop()
+
+
+def _meet(spark: Any, fault: str, marks: Path, url: str, lake: str, load_url: str) -> None:
+    running, loading = marks / "run", marks / "load"
+    for place in (running, loading):
+        place.mkdir(parents=True)
+    bronze.write_ranges = FaultyRanges(fault, str(running))  # type: ignore[assignment]
 
     def progress(stage: str) -> None:
         if fault == "executor dies" and stage.endswith("gold"):
-            os.kill(executors()[0], signal.SIGKILL)
-            (places[0] / "struck again").touch()
+            os.kill(executors(spark.sparkContext.applicationId)[0], signal.SIGKILL)
+            (running / "struck again").touch()
 
     run(url, lake, spark=spark, progress=progress)
-    load_all(spark, "300", fault, str(places[1]), "-", load_url)
-    spark.stop()
+    load_all(spark, "300", fault, str(loading), "-", load_url)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.pipeline.archiving import (
 )
 from tests.pipeline.exact import feed, rows_of
 from tests.pipeline.lives import MINUTE, NOON, live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
@@ -107,38 +108,32 @@ def test_what_is_too_much_for_the_driver_is_read_and_compared_by_executors(
     assert many.pruned == few.jobs
 
 
-def test_a_dry_run_compares_and_changes_nothing(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    grow(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    before = feed(sqlite_driver)
-    report = archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER, dry_run=True)
+def test_a_dry_run_compares_and_changes_nothing(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(grow)
+    before = feed(driver)
+    report = archive(url, lake, older_than=MONTH, spark=spark, now=LATER, dry_run=True)
     assert report.jobs > 0
     assert report.pruned == 0
     assert [day["store"] for day in report.days] == [day["lake"] for day in report.days]
-    assert feed(sqlite_driver) == before
-    assert (manifests_of(tmp_path / "lake"), mark_of(tmp_path / "lake")) == ([], {})
+    assert feed(driver) == before
+    assert (manifests_of(lake), mark_of(lake)) == ([], {})
 
 
 # --- When the lake is not good enough -------------------------------------------------------------------------------
 
 
-def test_a_lake_that_is_behind_lets_nothing_go(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    missing = len(feed(sqlite_driver))
-    live(sqlite_driver, first=1)
-    before = feed(sqlite_driver)
+def test_a_lake_that_is_behind_lets_nothing_go(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live)
+    missing = len(feed(driver))
+    live(driver, first=1)
+    before = feed(driver)
     missing = len(before) - missing
     with pytest.raises(ArchiveRefused, match=rf"none of {missing} rows .*\({missing} of 2031-05-01\).*pipeline run"):
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
-    assert feed(sqlite_driver) == before
-    assert mark_of(tmp_path / "lake") == {}
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(driver) == before
+    assert mark_of(lake) == {}
     # What the lake lacks is younger than the bound: that is in order.
-    report = archive(sqlite_url, tmp_path / "lake", older_than=LATER - NOON - 30 * MINUTE, spark=spark, now=LATER)
+    report = archive(url, lake, older_than=LATER - NOON - 30 * MINUTE, spark=spark, now=LATER)
     assert report.pruned > 0
 
 
@@ -174,54 +169,43 @@ def _tampered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
     ids=["a row is missing", "a row is there twice", "a payload differs"],
 )
-def test_a_lake_that_differs_lets_nothing_go(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, change: Any, said: str
-) -> None:
-    lake = tmp_path / "lake"
-    live(sqlite_driver)
-    run(sqlite_url, lake, spark=spark)
-    before = feed(sqlite_driver)
+def test_a_lake_that_differs_lets_nothing_go(spark: SparkSession, past: Pasts, change: Any, said: str) -> None:
+    driver, url, lake = past(live)
+    before = feed(driver)
     rewrite_bronze(
         lake, lambda rows: change([row for row in rows if row["final"]] + [r for r in rows if not r["final"]])
     )
     with pytest.raises(ArchiveRefused, match=said):
-        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
-    assert feed(sqlite_driver) == before
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(driver) == before
     assert mark_of(lake) == {}
     [manifest] = manifests_of(lake)
     assert manifest["state"] == "planned"
     assert "2031-05-01" in manifest["problem"]
 
 
-def test_a_silver_table_that_lost_attempts_lets_nothing_go(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
+def test_a_silver_table_that_lost_attempts_lets_nothing_go(spark: SparkSession, past: Pasts) -> None:
     from deltalake import DeltaTable
 
-    lake = tmp_path / "lake"
-    live(sqlite_driver)
-    run(sqlite_url, lake, spark=spark)
+    driver, url, lake = past(live)
     DeltaTable(str(lake / "silver/attempts")).delete("outcome = 'succeeded'")
-    before = feed(sqlite_driver)
+    before = feed(driver)
     with pytest.raises(ArchiveRefused, match=r"attempts, silver has \d+ of them"):
-        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
-    assert feed(sqlite_driver) == before
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(driver) == before
 
 
-def test_an_archive_and_a_run_at_once_refuse_each_other(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    with LakeLock(Lake(tmp_path / "lake")), pytest.raises(LakeLocked):
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+def test_an_archive_and_a_run_at_once_refuse_each_other(spark: SparkSession, past: Pasts) -> None:
+    _driver, url, lake = past(live)
+    with LakeLock(Lake(lake)), pytest.raises(LakeLocked):
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
     seen = []
 
     def busy(name: str) -> None:
         if name == "pruning":
             for attempt in (
-                lambda: run(sqlite_url, tmp_path / "lake", spark=spark),
-                lambda: archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER),
+                lambda: run(url, lake, spark=spark),
+                lambda: archive(url, lake, older_than=MONTH, spark=spark, now=LATER),
             ):
                 with pytest.raises(LakeLocked):
                     attempt()
@@ -229,20 +213,17 @@ def test_an_archive_and_a_run_at_once_refuse_each_other(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archives, "archive_point", busy)
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
     assert len(seen) == 2
 
 
-def test_a_manifest_that_is_torn_stops_the_archive(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    (tmp_path / "lake" / "_taskharbor" / "manifests" / "archive-x.json").write_text('{"state": "pruning"}')
-    before = feed(sqlite_driver)
+def test_a_manifest_that_is_torn_stops_the_archive(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live)
+    (lake / "_taskharbor" / "manifests" / "archive-x.json").write_text('{"state": "pruning"}')
+    before = feed(driver)
     with pytest.raises(LakeCorrupt, match=r"archive-x\.json cannot be understood"):
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
-    assert feed(sqlite_driver) == before
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(driver) == before
 
 
 # --- Killed anywhere ------------------------------------------------------------------------------------------------
@@ -252,17 +233,13 @@ def test_a_manifest_that_is_torn_stops_the_archive(
 @pytest.mark.parametrize("point", ["planned", "verified", "marked", "pruning", "pruned", "done"])
 def test_an_archive_killed_at_any_step_is_finished_by_the_next_one(
     spark: SparkSession,
-    sqlite_driver: Driver,
-    sqlite_url: str,
-    tmp_path: Path,
+    past: Pasts,
     monkeypatch: pytest.MonkeyPatch,
     point: str,
 ) -> None:
-    lake = tmp_path / "lake"
-    grow(sqlite_driver)
-    run(sqlite_url, lake, spark=spark)
-    old = {id for id, job in finished(sqlite_driver).items() if job.completed_at and job.completed_at < LATER - MONTH}
-    rest = {job.id for job in sqlite_driver.list(limit=1000).jobs} - old
+    driver, url, lake = past(grow)
+    old = {id for id, job in finished(driver).items() if job.completed_at and job.completed_at < LATER - MONTH}
+    rest = {job.id for job in driver.list(limit=1000).jobs} - old
     count = len(rows_of(lake, "bronze/history"))
 
     def die(name: str) -> None:
@@ -272,12 +249,12 @@ def test_an_archive_killed_at_any_step_is_finished_by_the_next_one(
     with monkeypatch.context() as patch:
         patch.setattr(archives, "archive_point", die)
         with pytest.raises(Killed):
-            archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
-    left = old & set(finished(sqlite_driver))
+            archive(url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
+    left = old & set(finished(driver))
     assert len(old - left) == {"pruned": 2, "done": len(old)}.get(point, 0)
-    report = archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
+    report = archive(url, lake, older_than=MONTH, spark=spark, now=LATER, batch=2)
     assert report.pruned == len(left)
-    assert {job.id for job in sqlite_driver.list(limit=1000).jobs} == rest
+    assert {job.id for job in driver.list(limit=1000).jobs} == rest
     [manifest] = manifests_of(lake)
     assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
     assert len(report.finished) == (point in ("verified", "marked", "pruning", "pruned"))
@@ -286,11 +263,9 @@ def test_an_archive_killed_at_any_step_is_finished_by_the_next_one(
 
 
 def test_what_an_interrupted_archive_left_is_verified_again(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = tmp_path / "lake"
-    live(sqlite_driver, rounds=2)
-    run(sqlite_url, lake, spark=spark)
+    driver, url, lake = past(live, rounds=2)
 
     def die(name: str) -> None:
         if name == "pruned":
@@ -299,26 +274,24 @@ def test_what_an_interrupted_archive_left_is_verified_again(
     with monkeypatch.context() as patch:
         patch.setattr(archives, "archive_point", die)
         with pytest.raises(Killed):
-            archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=1)
-    before = feed(sqlite_driver)
+            archive(url, lake, older_than=MONTH, spark=spark, now=LATER, batch=1)
+    before = feed(driver)
     rewrite_bronze(lake, lambda rows: rows[:2])
     with pytest.raises(ArchiveRefused, match="does not have what the store has"):
-        archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
-    assert feed(sqlite_driver) == before
+        archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert feed(driver) == before
 
 
 def test_a_large_archive_goes_manifest_by_manifest_and_vouches_for_all_at_the_end(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = tmp_path / "lake"
-    live(sqlite_driver, rounds=2)
-    run(sqlite_url, lake, spark=spark)
+    driver, url, lake = past(live, rounds=2)
     marks = []
     monkeypatch.setattr(archives, "archive_point", lambda name: marks.append((name, bool(mark_of(lake)))))
-    report = archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER, most=10)
+    report = archive(url, lake, older_than=MONTH, spark=spark, now=LATER, most=10)
     assert len(report.manifests) == len(manifests_of(lake)) == 2
     assert report.jobs == report.pruned == sum(each["jobs"] for each in manifests_of(lake))
-    assert not finished(sqlite_driver)
+    assert not finished(driver)
     assert [known for name, known in marks if name == "done"] == [False, True]
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.archiving import LATER, finished, grow, lives_of, manifests_of
 from tests.pipeline.exact import feed, rows_of, versions
 from tests.pipeline.lives import MINUTE, NOON, live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
@@ -84,6 +85,7 @@ def gone_ids(lives: dict[str, tuple[object, object]], bound: object) -> list[str
     return [id for id, (job, _) in lives.items() if job.completed_at < bound]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("store_url", ["json", "sqlite"], indirect=True)  # others keep nothing in the process
 def test_a_restored_store_is_the_same_when_it_is_opened_again(
     spark: SparkSession, driver: Driver, store_url: str, tmp_path: Path
 ) -> None:
@@ -106,28 +108,24 @@ def test_a_restored_store_is_the_same_when_it_is_opened_again(
     reopened.close()
 
 
-def test_jobs_are_restored_by_what_they_were(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    live(sqlite_driver, rounds=2)
-    run(sqlite_url, lake, spark=spark)
-    jobs = finished(sqlite_driver)
-    archive(sqlite_url, lake, older_than=MONTH, spark=spark, now=LATER)
-    assert restore(sqlite_url, lake, selection=Selection(queue="once"), spark=spark).by_status == {"expired": 2}
-    assert restore(sqlite_url, lake, selection=Selection(tenant="acme"), spark=spark).restored == 2
+def test_jobs_are_restored_by_what_they_were(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live, rounds=2)
+    jobs = finished(driver)
+    archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    assert restore(url, lake, selection=Selection(queue="once"), spark=spark).by_status == {"expired": 2}
+    assert restore(url, lake, selection=Selection(tenant="acme"), spark=spark).restored == 2
     since, until = NOON, NOON + 2 * MINUTE
     wanted = {id for id, job in jobs.items() if job.completed_at and since <= job.completed_at < until}
-    rehearsal = restore(sqlite_url, lake, selection=Selection(since=since, until=until), spark=spark, dry_run=True)
-    before = set(finished(sqlite_driver))
+    rehearsal = restore(url, lake, selection=Selection(since=since, until=until), spark=spark, dry_run=True)
+    before = set(finished(driver))
     assert (rehearsal.selected, rehearsal.restored) == (len(wanted), len(wanted - before))
-    done = restore(sqlite_url, lake, selection=Selection(since=since, until=until), spark=spark)
+    done = restore(url, lake, selection=Selection(since=since, until=until), spark=spark)
     assert (rehearsal.rows, rehearsal.by_status) == (done.rows, done.by_status)
     assert rehearsal.rows >= rehearsal.restored > 0
-    assert set(finished(sqlite_driver)) == before | wanted
-    report = restore(sqlite_url, lake, ids=[*jobs, "nobody"], spark=spark)
+    assert set(finished(driver)) == before | wanted
+    report = restore(url, lake, ids=[*jobs, "nobody"], spark=spark)
     assert report.missing == ["nobody"]
-    assert set(finished(sqlite_driver)) == set(jobs)
+    assert set(finished(driver)) == set(jobs)
 
 
 def test_an_id_that_was_used_again_brings_back_its_latest_job_alone(
@@ -150,16 +148,13 @@ def test_an_id_that_was_used_again_brings_back_its_latest_job_alone(
     assert sqlite_driver.get("again").payload == b"2"
 
 
-def test_the_key_of_a_restored_job_stays_free(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
-    restore(sqlite_url, tmp_path / "lake", everything=True, spark=spark)
-    [job] = [job for job in finished(sqlite_driver).values() if job.type == "done"]
+def test_the_key_of_a_restored_job_stays_free(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live)
+    archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
+    restore(url, lake, everything=True, spark=spark)
+    [job] = [job for job in finished(driver).values() if job.type == "done"]
     assert job.idempotency_key == "k0"
-    [answer] = sqlite_driver.enqueue([NewJob("done", b"{}", queue="mail", key="k0")], LATER)
+    [answer] = driver.enqueue([NewJob("done", b"{}", queue="mail", key="k0")], LATER)
     assert not answer.existed
 
 

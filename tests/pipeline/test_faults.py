@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from tests.pipeline.exact import assert_exact, feed, rows_of, versions
 from tests.pipeline.lives import live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import StoreUnavailable
@@ -26,7 +26,8 @@ from taskharbor.testing.servers import postgres_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POINTS = [(when, table) for table in TABLES for when in ("before", "after") if table != "silver/rejects"]
+POINTS = {(when, table) for table in TABLES for when in ("before", "after") if table != "silver/rejects"}
+GOLD = sorted(table for table in TABLES if table.startswith("gold/") and table != "gold/audit")
 
 
 class Killed(BaseException):
@@ -35,27 +36,50 @@ class Killed(BaseException):
 
 @pytest.mark.timeout(900)
 def test_a_run_killed_at_any_commit_is_finished_by_the_next_one(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "start", spark=spark)
-    live(sqlite_driver, first=1)
-    for when, table in POINTS:
-        lake = tmp_path / "lake"
-        shutil.copytree(tmp_path / "start", lake)
+    """Each run is killed where none was yet, and begins with what the one before it had left."""
+    driver, url, lake = past(live)
+    live(driver, first=1)
+    left = set(POINTS)
 
-        def die(now: str, name: str, batch: int, point: tuple[str, str] = (when, table)) -> None:
-            if (now, name) == point:
-                raise Killed
+    def die(when: str, table: str, batch: int) -> None:
+        if (when, table) in left:
+            left.remove((when, table))
+            raise Killed
 
-        with monkeypatch.context() as patch:
-            patch.setattr(delta, "commit_point", die)
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "commit_point", die)
+        while left:
+            before = len(left)
             with pytest.raises(Killed):
-                run(sqlite_url, lake, spark=spark)
-        run(sqlite_url, lake, spark=spark)
-        assert_exact(sqlite_driver, lake)
-        assert len({row["batch"] for row in rows_of(lake, "gold/audit")}) == 2, (when, table)
-        shutil.rmtree(lake)
+                run(url, lake, spark=spark)
+            assert len(left) < before
+            if ("before", "gold/audit") in left:
+                assert len({row["batch"] for row in rows_of(lake, "gold/audit")}) == 1
+    run(url, lake, spark=spark)
+    assert_exact(driver, lake)
+    assert len({row["batch"] for row in rows_of(lake, "gold/audit")}) == 2
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("table", GOLD)
+def test_a_table_of_gold_that_alone_is_left_behind_catches_up(
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    driver, url, lake = past(live)
+    live(driver, first=1)
+
+    def die(when: str, name: str, batch: int) -> None:
+        if (when, name) == ("before", table):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "commit_point", die)
+        with pytest.raises(Killed):
+            run(url, lake, spark=spark)
+    assert run(url, lake, spark=spark).recovered
+    assert_exact(driver, lake)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -82,16 +106,15 @@ def test_a_run_killed_at_the_commit_of_its_rejects_keeps_each_of_them_once(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("point", [("after", "bronze/history"), ("before", "gold/latency")])
 def test_a_driver_process_that_is_gone_at_once_leaves_a_lake_that_goes_on(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, point: tuple[str, str]
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
 ) -> None:
     live(sqlite_driver, rounds=2)
     script = f"""
 import os
 from taskharbor.pipeline import delta, run, session
 def die(when, table, batch):
-    if (when, table) == {point!r}:
+    if (when, table) == ("before", "gold/latency"):
         os._exit(9)
 delta.commit_point = die
 run({sqlite_url!r}, {str(tmp_path / "lake")!r}, spark=session("local[1]"))
@@ -177,16 +200,13 @@ def test_a_large_batch_is_read_by_executors_and_arrives_once(
     assert asked == ([] if store_url.startswith("json") else [4])
 
 
-def test_after_a_run_the_session_is_the_callers_again(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
+def test_after_a_run_the_session_is_the_callers_again(spark: SparkSession, past: Pasts) -> None:
+    driver, url, _lake = past(live)
     assert type(spark).getActiveSession() is spark
-    there = sum(sqlite_driver.counts().values())
+    there = sum(driver.counts().values())
     frame = spark.range(3).selectExpr("to_json(struct(id)) AS payload")
-    frame.write.format("taskharbor").mode("append").options(url=sqlite_url, type="t").save()
-    assert sum(sqlite_driver.counts().values()) == there + 3
+    frame.write.format("taskharbor").mode("append").options(url=url, type="t").save()
+    assert sum(driver.counts().values()) == there + 3
 
 
 @pytest.mark.server

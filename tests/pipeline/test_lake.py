@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.pipeline.exact import assert_exact, feed, rows_of
 from tests.pipeline.lives import live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
@@ -178,12 +179,8 @@ def test_duckdb_and_polars_read_what_spark_wrote(
     assert by_polars[0][0] == 3
 
 
-def test_few_rows_come_to_spark_as_it_would_read_them(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    lake = Lake(tmp_path / "lake")
+def test_few_rows_come_to_spark_as_it_would_read_them(spark: SparkSession, past: Pasts) -> None:
+    lake = Lake(past(live).lake)
     for name, spec in TABLES.items():
         files = delta.files_of(delta.open_table(lake, spec), spec)
         assert few_rows.are_few(files)

@@ -140,7 +140,7 @@ def test_a_driver_that_ends_at_any_statement_of_the_publish_is_made_good_by_the_
             assert len(there) in (0, COUNT)
         seen.add(len(there))
         again = sink_for(store_url, type=type_, run=type_, **key)
-        again.commit(staged(again))  # type: ignore[arg-type]
+        again.commit(staged(again, parts=1))  # type: ignore[arg-type]
         assert sorted(job.payload for job in driver.list(limit=5000).jobs if job.type == type_) == expected
         if not killed:
             break

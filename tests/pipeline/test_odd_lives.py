@@ -13,6 +13,7 @@ from tests.pipeline import seeds
 from tests.pipeline.archiving import DAY, LATER, finished, grow
 from tests.pipeline.exact import assert_exact, feed, rows_of
 from tests.pipeline.lives import MINUTE, NOON, live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput, StoreUnavailable
@@ -102,16 +103,15 @@ def test_an_archive_does_not_vouch_for_rows_that_an_open_transaction_holds_back(
 
 
 def test_a_job_imported_later_with_an_old_date_is_not_pruned_before_the_lake_has_it(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+    spark: SparkSession, past: Pasts
 ) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    [added] = sqlite_driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
-    [leased] = sqlite_driver.reserve("late", now=NOON, lease_for=60)
-    sqlite_driver.ack(leased.job.id, leased.lease.token, now=NOON)
+    driver, url, lake = past(live)
+    [added] = driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
+    [leased] = driver.reserve("late", now=NOON, lease_for=60)
+    driver.ack(leased.job.id, leased.lease.token, now=NOON)
     with pytest.raises(ArchiveRefused, match="none of 1 rows"):
-        archive(sqlite_url, tmp_path / "lake", older_than=30 * DAY, spark=spark, now=LATER)
-    assert sqlite_driver.get(added.id).status is Status.DONE
+        archive(url, lake, older_than=30 * DAY, spark=spark, now=LATER)
+    assert driver.get(added.id).status is Status.DONE
 
 
 def test_retention_leaves_what_was_imported_behind_an_archive_however_old_it_is(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pipeline.exact import rows_of, versions
 from tests.pipeline.lives import live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.core.contract import Driver
 from taskharbor.pipeline import quality, run
@@ -25,20 +26,16 @@ def _change(url: str, statement: str) -> None:
     connection.close()
 
 
-def test_negative_waits_fail_the_run_and_gold_stays_until_they_are_rejected(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    live(sqlite_driver)
-    run(sqlite_url, lake, spark=spark)
-    live(sqlite_driver, first=1)
-    _change(sqlite_url, "UPDATE th_history SET due_at = at WHERE seq > (SELECT max(seq) - 2 FROM th_history)")
+def test_negative_waits_fail_the_run_and_gold_stays_until_they_are_rejected(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live)
+    live(driver, first=1)
+    _change(url, "UPDATE th_history SET due_at = at WHERE seq > (SELECT max(seq) - 2 FROM th_history)")
     before = {name: version for name, version in versions(lake).items() if name not in ("bronze/history", "gold/audit")}
     for _ in range(2):
         with pytest.raises(QualityFailed, match=r"no negative wait: .* \(expected 0, found [12]\)"):
-            run(sqlite_url, lake, spark=spark)
+            run(url, lake, spark=spark)
         assert {name: version for name, version in versions(lake).items() if name in before} == before
-    report = run(sqlite_url, lake, spark=spark, reject_bad=True)
+    report = run(url, lake, spark=spark, reject_bad=True)
     assert report.rejected > 0
     rejects = rows_of(lake, "silver/rejects")
     assert [row["reason"] for row in rejects] == ["claimed before it was due"] * report.rejected

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pipeline.exact import feed, ran_s
 from tests.pipeline.lives import NOON, live
+from tests.pipeline.pasts import Pasts
 from tests.pipeline.report_rows import (
     DAY,
     HOUR,
@@ -26,7 +27,6 @@ from tests.pipeline.report_rows import (
     worker,
 )
 
-from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.pipeline import report
 from taskharbor.pipeline.lake import LakeError, LakeTooNew, NotALake
@@ -307,18 +307,14 @@ def test_a_store_that_cannot_be_reached_is_no_reason_to_have_no_report(tmp_path:
 # --- End to end ----------------------------------------------------------------------------------------------------
 
 
-def test_a_report_of_a_real_run_counts_what_the_feed_has(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    from taskharbor.pipeline import run
+def test_a_report_of_a_real_run_counts_what_the_feed_has(spark: SparkSession, past: Pasts) -> None:
 
-    live(sqlite_driver, rounds=3)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    live(sqlite_driver, first=3)
-    found = report(tmp_path / "lake", since=None, url=sqlite_url, now=NOON + DAY)
+    driver, url, lake = past(live, rounds=3)
+    live(driver, first=3)
+    found = report(lake, since=None, url=url, now=NOON + DAY)
     behind = found.lag.store_rows
     assert behind
-    facts = feed(sqlite_driver)[:-behind]
+    facts = feed(driver)[:-behind]
     attempts = [fact.attempt for fact in facts if fact.attempt is not None]
     assert found.totals.counts.started == len(attempts)
     assert found.rows == {"facts": len(facts), "attempts": len(attempts), "jobs": len({f.job_id for f in facts})}

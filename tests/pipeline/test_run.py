@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pipeline.exact import assert_exact, feed, rows_of, versions
 from tests.pipeline.lives import MINUTE, NOON, live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.cli import main
 from taskharbor.core.contract import Driver
@@ -39,14 +40,11 @@ def test_everything_arrives_once_in_every_layer_and_again_with_the_next_run(
     assert all(check.passed for check in audit_lake(spark, Lake(lake)))
 
 
-def test_a_run_with_nothing_new_changes_nothing(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    before = versions(tmp_path / "lake")
-    assert run(sqlite_url, tmp_path / "lake", spark=spark).batches == 0
-    assert versions(tmp_path / "lake") == before
+def test_a_run_with_nothing_new_changes_nothing(spark: SparkSession, past: Pasts) -> None:
+    _driver, url, lake = past(live)
+    before = versions(lake)
+    assert run(url, lake, spark=spark).batches == 0
+    assert versions(lake) == before
 
 
 def test_an_empty_store_makes_an_empty_lake(
@@ -65,19 +63,16 @@ def test_small_batches_add_up_to_the_same(
     assert_exact(sqlite_driver, tmp_path / "lake")
 
 
-def test_a_dead_job_that_is_redriven_and_succeeds_stays_one_row(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    dead = [row for row in rows_of(tmp_path / "lake", "silver/jobs") if row["state"] == "dead"]
+def test_a_dead_job_that_is_redriven_and_succeeds_stays_one_row(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live)
+    dead = [row for row in rows_of(lake, "silver/jobs") if row["state"] == "dead"]
     assert len(dead) == 1
-    sqlite_driver.redrive(JobFilter(status="dlq"), now=NOON + 60 * MINUTE)
-    for item in sqlite_driver.reserve("mail", now=NOON + 90 * MINUTE, lease_for=600, limit=20, owner="w-3"):
-        sqlite_driver.settle([Settlement.ack(item.job.id, item.lease.token)], now=NOON + 91 * MINUTE)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    assert_exact(sqlite_driver, tmp_path / "lake")
-    (row,) = [row for row in rows_of(tmp_path / "lake", "silver/jobs") if row["job_id"] == dead[0]["job_id"]]
+    driver.redrive(JobFilter(status="dlq"), now=NOON + 60 * MINUTE)
+    for item in driver.reserve("mail", now=NOON + 90 * MINUTE, lease_for=600, limit=20, owner="w-3"):
+        driver.settle([Settlement.ack(item.job.id, item.lease.token)], now=NOON + 91 * MINUTE)
+    run(url, lake, spark=spark)
+    assert_exact(driver, lake)
+    (row,) = [row for row in rows_of(lake, "silver/jobs") if row["job_id"] == dead[0]["job_id"]]
     assert (row["state"], row["status"], row["attempts"]) == ("final", "done", 2)
 
 
@@ -128,15 +123,14 @@ def test_a_batch_of_no_rows_is_refused(sqlite_driver: Driver, sqlite_url: str, t
 
 
 def test_status_tells_the_lag_and_the_last_run(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, past: Pasts, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    live(sqlite_driver, first=1)
-    words = ["--url", sqlite_url, "pipeline", "status", "--lake", str(tmp_path / "lake")]
+    driver, url, lake = past(live)
+    live(driver, first=1)
+    words = ["--url", url, "pipeline", "status", "--lake", str(lake)]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["lag"]["rows"] == len(feed(sqlite_driver)) - found["last_run"]["rows"]
+    assert found["lag"]["rows"] == len(feed(driver)) - found["last_run"]["rows"]
     assert found["lag"]["last_batch"] == 1
     assert {each["name"]: each["rows"] for each in found["tables"]}["bronze/history"] == found["last_run"]["rows"]
     assert all(check["passed"] for check in found["last_run"]["checks"])

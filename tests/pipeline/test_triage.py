@@ -16,6 +16,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import JobFilter, NewJob, Status
 from taskharbor.pipeline import run
+from taskharbor.pipeline import triage as module
 from taskharbor.pipeline.store import Selection
 from taskharbor.pipeline.triage import Cluster, dead_letters, ready_session, triage
 from taskharbor.pipeline.triage_redrive import redrive_cluster
@@ -66,6 +67,16 @@ def test_errors_that_differ_in_details_are_one_cluster(spark: SparkSession, dead
     assert (clusters[None].codes, clusters[None].sample) == (("no_handler",), "")
     assert len({each.id for each in found.clusters}) == 3
     assert [each.id for each in triage(store_url, spark=spark).clusters] == [each.id for each in found.clusters]
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+def test_a_dlq_that_is_too_much_for_the_driver_is_read_by_executors(
+    spark: SparkSession, dead: Driver, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = triage(store_url, spark=spark, selection=Selection(queue="mail"))
+    monkeypatch.setattr(module, "FEW_ROWS", 2)
+    assert triage(store_url, spark=spark, selection=Selection(queue="mail")) == few
+    assert few.dead == 5
 
 
 def test_a_triage_can_look_at_a_part(spark: SparkSession, sqlite_driver: Driver, sqlite_url: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.clusters import LOCAL
 from tests.pipeline.exact import feed
 
 from taskharbor.core.contract import Driver
@@ -126,7 +127,7 @@ def test_jobs_of_a_killed_executor_and_of_a_killed_worker_are_each_done_once(pos
     with open_driver(url) as driver:
         driver.migrate()
         enqueue(driver, "send", count, "n", 20)
-        command = Command(tmp_path, url, "local-cluster[2,1,1024]", "--slots", "4", "--lease", "3s")
+        command = Command(tmp_path, url, LOCAL, "--slots", "4", "--lease", "3s")
 
         def executors() -> list[int]:
             return [pid for pid, line in command.descendants().items() if "CoarseGrainedExecutorBackend" in line]

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.drivers.opening import open_driver
-from taskharbor.pipeline import manifests
+from taskharbor.pipeline import delta, few_rows, manifests
 from taskharbor.pipeline.archive_plan import MOST_JOBS, ArchiveRefused, Due, due_jobs
 from taskharbor.pipeline.archive_verify import verify
+from taskharbor.pipeline.bronze import SMALL_ROWS
 from taskharbor.pipeline.imports.door import Door, open_door
 from taskharbor.pipeline.lake import Lake
+from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY
 from taskharbor.pipeline.lock import LakeLock
 from taskharbor.pipeline.manifests import PLANNED, PRUNING, VERIFIED, Manifest
-from taskharbor.pipeline.runs import _own_session
+from taskharbor.pipeline.own_session import own_session, tune
 from taskharbor.pipeline.store import PipelineStore, open_store
 
 if TYPE_CHECKING:
@@ -124,7 +126,17 @@ def opened(url: str, place: str | Path, spark: SparkSession | None, progress: Pr
 
                 say("starting Spark")
                 spark = session()
-            yield Desk(_own_session(spark), lake, store, driver, door, lock, say)
+            own = own_session(spark)
+            tune(own, small=_are_small(store, lake))
+            yield Desk(own, lake, store, driver, door, lock, say)
+
+
+def _are_small(store: PipelineStore, lake: Lake) -> bool:
+    """Whether both have no more than a run would call a small batch."""
+    upto = store.frontier()
+    if not few_rows.are_few(delta.files_of(delta.open_table(lake, BRONZE_HISTORY), BRONZE_HISTORY)):
+        return False
+    return store.ahead(None, upto, SMALL_ROWS) == upto
 
 
 @dataclass

@@ -21,6 +21,7 @@ from taskharbor.pipeline.bronze import SMALL_ROWS, Batch
 from taskharbor.pipeline.lake import Lake, LakeError
 from taskharbor.pipeline.lake_schemas import GOLD_AUDIT
 from taskharbor.pipeline.lock import LakeLock
+from taskharbor.pipeline.own_session import own_session, tune
 from taskharbor.pipeline.quality import Check, QualityFailed
 from taskharbor.pipeline.slo import DEFAULT, Objective, read_objectives
 from taskharbor.pipeline.steps import Steps
@@ -145,7 +146,7 @@ def _runner(
 
                 say("starting Spark")
                 spark = session()
-            own = _own_session(spark)
+            own = own_session(spark)
             try:
                 yield _Runner(url, lake, store, store_id, own, lock, max_rows or MOST_ROWS, objectives, say, reject_bad)
             finally:
@@ -175,18 +176,6 @@ def _objectives(lake: Lake, slo: str | Path | None) -> tuple[Objective, ...]:
         return read_objectives(Path(slo))
     usual = lake.home / "slo.toml"
     return read_objectives(usual) if usual.exists() else DEFAULT
-
-
-def _own_session(spark: SparkSession) -> SparkSession:
-    """The same Spark with settings of our own, which leave the caller's as they are."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # What is written goes to Python in batches; larger ones than Spark's default cost less for each row.
-    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
-    # We name every file that we read: to look at a few dozen of them takes no tasks.
-    own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000")
-    return own
 
 
 def _make_active(spark: SparkSession) -> None:
@@ -226,7 +215,7 @@ class _Runner:
                     # Fixed for the run, so that it ends however busy the queue is.
                     batch, frontier = planned
                     self.progress(f"batch {batch.number}: bronze")
-                    self._tune(self.store.kind == "json" or self._is_small(batch))
+                    tune(self.spark, small=self.store.kind == "json" or self._is_small(batch))
                     self.lock.check()
                     done = bronze.ingest(
                         self.spark, self.lake, self.store, self.url, batch, report.run_id, self.lock.check
@@ -262,7 +251,7 @@ class _Runner:
             self.progress(f"batch {number}: an earlier run left it half-way")
             sweep(self.lake, self.store_id, (number,))
             report.recovered = True
-            self._tune(last.rows <= SMALL_ROWS)
+            tune(self.spark, small=last.rows <= SMALL_ROWS)
             self._carry(last, report)
         sweep(self.lake, self.store_id, (number + 1,))
         self.checked = True
@@ -292,17 +281,6 @@ class _Runner:
         report.finished += steps.profile["final"]
         report.rejected += steps.profile["rejected"]
         bronze.forget_plans(self.lake, batch)
-
-    def _tune(self, small: bool) -> None:
-        """A small batch is over before more than one task would have begun."""
-        parts = 1 if small else max(2, self.spark.sparkContext.defaultParallelism)
-        self.spark.conf.set("spark.sql.shuffle.partitions", str(parts))
-        # On one machine there is nothing to adapt to, and planning again after each stage takes its time.
-        local = self.spark.sparkContext.master.startswith("local")
-        self.spark.conf.set("spark.sql.adaptive.enabled", "false" if small or local else "true")
-        # To compile a plan takes longer than to interpret it for a few thousand rows.
-        self.spark.conf.set("spark.sql.codegen.wholeStage", "false" if small else "true")
-        self.spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else "FALLBACK")
 
     def _record(self, report: RunReport, began: float) -> None:
         report.ended_at = datetime.now(UTC).isoformat()

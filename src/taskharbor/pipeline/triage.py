@@ -15,7 +15,7 @@ from taskharbor.core.model import Reason
 from taskharbor.pipeline import delta
 from taskharbor.pipeline.fingerprint import error_class, fingerprint
 from taskharbor.pipeline.lake_schemas import GOLD_FAILURES
-from taskharbor.pipeline.schemas import DLQ, pick
+from taskharbor.pipeline.schemas import DLQ, arrow, pick
 from taskharbor.pipeline.sessions import teach
 from taskharbor.pipeline.store import EVERYTHING, Selection, open_store
 
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_CLUSTERS: Final = 200
 """That are told of in detail, the largest first."""
 ID_DIGITS: Final = 8
+FEW_ROWS: Final = 20_000
+FEW_BYTES: Final = 64 * 1024 * 1024
+"""Up to here the driver reads the DLQ by itself."""
 _COLUMNS: Final = ("id", "type", "queue", "tenant_id", "code", "reason", "last_error", "failed_at")
 _SAMPLE_TEXT: Final = 2_000
 _TOP: Final = 5
@@ -138,7 +142,10 @@ def ready_session(spark: SparkSession | None) -> SparkSession:
 
 
 def dead_letters(spark: SparkSession, url: str, selection: Selection = EVERYTHING) -> DataFrame:
-    """The DLQ as it is now."""
+    """The DLQ as it is now. Read where Spark runs, unless it is small."""
+    few = _few(url, selection)
+    if few is not None:
+        return spark.createDataFrame(few, pick(DLQ, _COLUMNS))
     options = {"url": url, "table": "dlq"}
     for name in ("queue", "type", "tenant"):
         if value := getattr(selection, name):
@@ -147,6 +154,19 @@ def dead_letters(spark: SparkSession, url: str, selection: Selection = EVERYTHIN
         if moment := getattr(selection, name):
             options[name] = moment.isoformat()
     return spark.read.format("taskharbor").options(**options).schema(pick(DLQ, _COLUMNS)).load()
+
+
+def _few(url: str, selection: Selection) -> pa.Table | None:
+    """The rows, if they are no more than the driver reads in the time in which an executor would begin to."""
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    with open_store(url) as store:
+        for batch in store.read_table("dlq", selection, _COLUMNS):
+            batches.append(batch)
+            if sum(each.num_rows for each in batches) > FEW_ROWS or sum(each.nbytes for each in batches) > FEW_BYTES:
+                return None
+    return pa.Table.from_batches(batches, schema=arrow(pick(DLQ, _COLUMNS)))
 
 
 def clustered(rows: DataFrame) -> DataFrame:
