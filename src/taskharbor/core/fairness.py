@@ -24,7 +24,8 @@ TAGGED_BEFORE: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = int((TAGGED_BEFORE - _EPOCH).total_seconds()) * 1_000_000 - 1
 HEAD_OF_LINE: Final = "\x01"
-"""Beside the tenants of a line: how far it has come. It never goes back, also when a job with an old tag does."""
+"""Beside the tenants of a line: how far it has come, the highest tag that was claimed. It never goes back, also when a
+job with an old tag does."""
 LEAST_WEIGHT: Final = 0.01
 MOST_WEIGHT: Final = 100.0
 MOST_WEIGHTS: Final = 10_000
@@ -38,18 +39,21 @@ class Newcomer(NamedTuple):
 
 
 def give_tags(
-    newcomers: Sequence[Newcomer], last: Mapping[str, int], head: int, weights: Mapping[str, float]
+    newcomers: Sequence[Newcomer], last: Mapping[str, int], front: int, head: int, weights: Mapping[str, float]
 ) -> tuple[list[tuple[str, int]], dict[str, int]]:
     """A tag for each newcomer, in their order, and for each tenant that got one what its next job gets at least.
 
-    `last` has what `give_tags` returned for the tenants before. `head` is where the line stands: the tag of the first
-    job that waits, or what all of them had at least when none does.
+    `last` has what `give_tags` returned for the tenants before. `front` is the tag of the first job that waits, and
+    `head` where the line stands: the same, unless claims have gone past jobs that they do not take. The first job of a
+    tenant that had come no further than the head begins at the front, so that it waits for none of those behind; what
+    follows it begins at the head, so that it has no more than that of having been away.
     """
-    following = {tenant: max(head, tag) for tenant, tag in last.items()}
+    following = dict(last)
     tags = []
     for newcomer in newcomers:
-        tag = min(following.get(newcomer.tenant_id, head), _LAST)
-        following[newcomer.tenant_id] = tag + round(UNIT / weights.get(newcomer.tenant_id, 1.0))
+        known = following.get(newcomer.tenant_id, 0)
+        tag = min(known if known > head else max(front, known), _LAST)
+        following[newcomer.tenant_id] = max(tag + round(UNIT / weights.get(newcomer.tenant_id, 1.0)), head)
         tags.append((newcomer.id, tag))
     concerned = {newcomer.tenant_id for newcomer in newcomers}
     return tags, {tenant: tag for tenant, tag in following.items() if tenant in concerned}

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from taskharbor.core.contract import Leased
-from taskharbor.core.fairness import Newcomer
+from taskharbor.core.fairness import HEAD_OF_LINE, Newcomer
 from taskharbor.core.limiting import Limit, Standing
 from taskharbor.core.model import Job, Status
 from taskharbor.drivers.flowdesk import EngineFlows
@@ -229,6 +229,14 @@ class EngineDesk(EngineFlows):
         highest = max((self._state.fair.get((queue, priority, ""), 0), *last.values()))
         for tenant, tag in {**last, "": highest}.items():
             self._state.put("fair", (queue, priority, tenant), tag)
+
+    def tag_of(self, id: str) -> int | None:
+        return self._before[id][1]
+
+    def advance_line(self, queue: str, priority: int, tag: int) -> None:
+        line = (queue, priority, HEAD_OF_LINE)
+        if tag > self._state.fair.get(line, 0):
+            self._state.put("fair", line, tag)
 
     def untag(self, queue: str, priority: int, most: int) -> int:
         state = self._state

@@ -25,8 +25,9 @@ from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits
 from taskharbor.core.limits import check_name
 from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
-from taskharbor.drivers.governing import Ask, Rules, give_out_tags, governed_claim, take_tags_back
+from taskharbor.drivers.governing import Ask, Rules, governed_claim
 from taskharbor.drivers.operations import StoreOperations
+from taskharbor.drivers.shares import give_out_tags, take_tags_back
 from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line, tidy_notes
 
 RULES_LAST_S: Final = 0.5
@@ -209,17 +210,20 @@ class GoverningCalls(StoreOperations):
         leased, again = self._at_desk(lambda desk: governed_claim(desk, rules, ask, ended, fresh))
         for limit in fresh:
             learned[limit.key] = [moment for moment in learned[limit.key] if moment > at]
-        self._hint(ask.queues, again)
+        self._hint(ask, again)
         return results, leased
 
-    def _hint(self, queues: Sequence[str], again: datetime | None) -> None:
-        chosen = frozenset(queues)
-        if again is None:
-            self._hints.pop(chosen, None)
+    def _hint(self, ask: Ask, again: datetime | None) -> None:
+        """A claim only tells of those whom it held back. What an earlier one was told holds until its time has come:
+        that this claim passed by the benches says nothing of them."""
+        chosen = frozenset(ask.queues)
+        known = self._hints.pop(chosen, None)
+        times = [at for at in (again, known) if at is not None and (at is again or at > ask.now)]
+        if not times:
             return
         if len(self._hints) >= MOST_HINTS:
             self._hints.clear()
-        self._hints[chosen] = again
+        self._hints[chosen] = min(times)
 
     def _strike(self, rules: Rules, settlements: Sequence[Settlement]) -> None:
         """What has ended gives its place back to whoever waits for it."""

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, Protocol
 from taskharbor.core.carrying import DRAINING, FILLING, GONE, MOVING
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Leased
-from taskharbor.core.fairness import HEAD_OF_LINE, Newcomer, give_tags
+from taskharbor.core.fairness import Newcomer
 from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
 from taskharbor.core.model import Job, LeasedJob, QueueSettings
+from taskharbor.drivers.shares import advance_lines, give_out_tags
 from taskharbor.drivers.tidying import TidyDesk
 
 MOST_WOKEN: Final = 1_000
@@ -200,6 +201,14 @@ class Desk(TidyDesk, Protocol):
         remember what is in `last`, and the highest of it."""
         ...
 
+    def tag_of(self, id: str) -> int | None:
+        """The tag that a job had which this transaction has leased; None if it had none."""
+        ...
+
+    def advance_line(self, queue: str, priority: int, tag: int) -> None:
+        """Remember that the line has come so far, unless it was further already."""
+        ...
+
     def untag(self, queue: str, priority: int, most: int) -> int:
         """Put the due times of ready jobs in this line back in place of their tags, of at most so many; how many.
         Those that another holds are left out."""
@@ -247,6 +256,7 @@ def governed_claim(
         desk.note(notes)
     if spent := judge.spent():
         desk.spend(spent, ask.now)
+    advance_lines(desk, rules, ask, taken.jobs)
     times = {bucket: judge.next_token_at(bucket, ask.limit) for bucket in {*looked_at, *taken.stopped_by}}
     if looked_at or at_once:
         soon = {bucket: times[bucket] or ask.now + LOOK_AGAIN for bucket in looked_at}
@@ -280,32 +290,6 @@ def _notes(job: Job, buckets: Iterable[tuple[str, Limit]]) -> list[Running]:
     token, until = job.lease_token, job.lease_expires_at
     assert token is not None and until is not None
     return [Running(bucket, job.id, token, until) for bucket, limit in buckets if limit.concurrency is not None]
-
-
-def give_out_tags(
-    desk: Desk, rules: Rules, queue: str, now: datetime, most: int, ids: Sequence[str] | None = None
-) -> int:
-    """Give the newcomers of a fair queue their tags; how many got one."""
-    given = 0
-    for priority, newcomers in desk.newcomers(queue, now, most, ids).items():
-        tenants = sorted({newcomer.tenant_id for newcomer in newcomers})
-        last, first = desk.tags(queue, priority, [*tenants, HEAD_OF_LINE])
-        head = max(first, last.get(HEAD_OF_LINE, 0))
-        tags, following = give_tags(newcomers, last, head, rules.queues[queue].weights)
-        desk.give(queue, priority, tags, {**following, HEAD_OF_LINE: head})
-        given += len(tags)
-    return given
-
-
-def take_tags_back(desk: Desk, queue: str, most: int) -> int:
-    """Let jobs of a queue that is fair no longer go by their due times again, at most so many; how many did."""
-    taken = 0
-    priority: int | None = None
-    while taken < most and (priority := desk.next_line(queue, priority)) is not None:
-        taken += desk.untag(queue, priority, most - taken)
-    if taken < most:
-        desk.untag_bench(queue)
-    return taken
 
 
 def _wake(desk: Desk, judge: Judge, known: Mapping[tuple[str, str, str], Limit], ask: Ask) -> _Woken:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core.contract import Leased
-from taskharbor.core.fairness import Newcomer, tag_of, tag_time
+from taskharbor.core.fairness import HEAD_OF_LINE, TAGGED_BEFORE, Newcomer, tag_of, tag_time
 from taskharbor.core.limiting import Limit, Standing
 from taskharbor.core.limits import PRIORITY_RANGE
 from taskharbor.core.model import Job, QueueSettings
@@ -215,6 +215,14 @@ class SqlDesk(SqlFlows, ABC):
         tenants = sorted(known)
         line = {"queue": queue, "priority": priority}
         self._run("desk_remember", line, {"tenants": tenants, "tags": [known[tenant] for tenant in tenants]})
+
+    def tag_of(self, id: str) -> int | None:
+        position = self._places[id].position
+        return tag_of(position) if position < TAGGED_BEFORE else None
+
+    def advance_line(self, queue: str, priority: int, tag: int) -> None:
+        line = {"queue": queue, "priority": priority}
+        self._run("desk_remember", line, {"tenants": [HEAD_OF_LINE], "tags": [tag]})
 
     def untag(self, queue: str, priority: int, most: int) -> int:
         ids = [row[0] for row in self._rows("desk_tagged", {"queue": queue, "priority": priority, "most": most})]

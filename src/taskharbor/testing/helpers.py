@@ -81,8 +81,10 @@ def take_all(
     lease_for: timedelta = MINUTE,
     owner: str = "worker-1",
     limit: int = 1_000,
+    types: Sequence[str] | None = None,
+    tenant: str | None = None,
 ) -> list[LeasedJob]:
-    return driver.reserve(queues, now=now, lease_for=lease_for, owner=owner, limit=limit)
+    return driver.reserve(queues, now=now, lease_for=lease_for, owner=owner, limit=limit, types=types, tenant=tenant)
 
 
 def take_ids(driver: Driver, queues: str | Sequence[str] = "default", *, now: datetime = NOON) -> list[str]:

@@ -110,6 +110,26 @@ class FairnessContract:
         taken = served(take_all(driver, limit=20))
         assert abs(taken["a"] - taken["b"]) <= 2, "the two go on side by side"
 
+    def test_a_job_that_nobody_takes_does_not_stop_the_line(self, driver: Driver) -> None:
+        """A tenant that comes anew gets no more than one job ahead of those who were there."""
+        driver.set_fair("default", now=NOON)
+        add(driver, type="nobody.knows", tenant_id="z")
+        backlog(driver, {"a": 300})
+        assert served(take_all(driver, limit=200, types=["email.send"])) == {"a": 200}
+        backlog(driver, {"b": 300})
+        taken = served(take_all(driver, limit=60, types=["email.send"]))
+        assert abs(taken["a"] - taken["b"]) <= 3, taken
+        backlog(driver, {"c": 1})
+        assert served(take_all(driver, limit=2, types=["email.send"]))["c"] == 1
+
+    def test_claims_for_one_tenant_leave_the_others_where_they_were(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        backlog(driver, {"a": 300, "b": 300})
+        assert served(take_all(driver, limit=200, tenant="a")) == {"a": 200}
+        backlog(driver, {"c": 30})
+        taken = served(take_all(driver, limit=40))
+        assert abs(taken["b"] - taken["c"]) <= 2, taken
+
     def test_recovery_forgets_tenants_that_the_line_has_passed_and_nobody_gains_by_it(self, driver: Driver) -> None:
         driver.set_fair("default", now=NOON)
         backlog(driver, {f"gone-{number}": 1 for number in range(30)})

@@ -139,6 +139,17 @@ class RateContract:
         assert driver.look_again_at("default") == NOON + SECOND
         assert take_ids(driver, now=NOON + SECOND) == [second]
 
+    def test_a_claim_that_goes_by_a_bench_leaves_the_hint_as_it_was(self, driver: Driver) -> None:
+        driver.set_limit(Limit("type", "email.send", rate=10, burst=1), now=NOON)
+        ids = add_all(driver, [new_job() for _ in range(3)])
+        assert take_ids(driver) == ids[:1]
+        due = NOON + SECOND / 10
+        assert driver.look_again_at("default") == due
+        assert take_ids(driver, now=NOON + SECOND / 100) == []
+        assert driver.look_again_at("default") == due
+        assert take_ids(driver, now=due) == ids[1:2]
+        assert driver.look_again_at("default") == due + SECOND / 10
+
     def test_many_claimers_start_exactly_as_many_as_the_tokens(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "email.send", rate=5, burst=20), now=NOON)
         add_all(driver, [new_job() for _ in range(200)])
