@@ -158,11 +158,11 @@ def test_a_large_load_that_ends_between_its_slices_is_made_good_by_the_next_one(
     insert = staging_postgres.PostgresStaging._insert
     calls = []
 
-    def dying(self: Any, cursor: Any, params: Any) -> int:
-        calls.append(len(params["attempts"]))
+    def dying(self: Any, cursor: Any, params: Any, part: str) -> int:
+        calls.append(params["low"])
         if len(calls) == 2:
             raise Killed
-        return insert(self, cursor, params)
+        return insert(self, cursor, params, part)
 
     with open_driver(url) as driver:
         driver.migrate()

@@ -48,13 +48,13 @@ def connected(url: str) -> Any:
     try:
         from adbc_driver_postgresql import dbapi
 
-        from taskharbor.drivers.postgres.driver import _split_options
+        from taskharbor.drivers.postgres.target import split_options
     except ImportError as error:
         raise MissingExtra(
             f"Spark reads PostgreSQL with an extra that is missing ({error.name}): "
             "pip install 'taskharbor[spark,postgres]'"
         ) from None
-    address, _ = _split_options(url)
+    address, _ = split_options(url)
     return dbapi.connect(address, autocommit=False)
 
 

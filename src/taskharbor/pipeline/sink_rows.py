@@ -18,8 +18,8 @@ from taskharbor.core.intake import Admitted, admit, dedupe_scope
 from taskharbor.core.model import DEFAULT_QUEUE, DEFAULT_TENANT, NewJob
 from taskharbor.pipeline.sink_options import FIELDS, Plan, TaskRules
 from taskharbor.pipeline.sink_values import (
+    are_json,
     arguments_payload,
-    check_json,
     key_text,
     meta_value,
     moment_value,
@@ -79,10 +79,7 @@ def _plain_batch(batch: pa.RecordBatch, plan: Plan, identity: str) -> Checked | 
         return None
     texts = payload.to_pylist()
     if payload.type == pa.string():
-        try:
-            for text in texts:
-                check_json(text)
-        except (ValueError, RecursionError):
+        if not are_json(texts):
             return None
         payload = payload.cast(pa.binary())
         texts = payload.to_pylist()

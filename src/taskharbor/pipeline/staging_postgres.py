@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 import psycopg
 
 from taskharbor.drivers.opening import parse_url
 from taskharbor.drivers.postgres import schema
-from taskharbor.drivers.postgres.driver import _split_options
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
+from taskharbor.drivers.postgres.target import split_options
 from taskharbor.drivers.sqlfiles import Statements
 from taskharbor.pipeline.sink_options import Plan
-from taskharbor.pipeline.sink_rows import Checked, defaults
+from taskharbor.pipeline.sink_rows import AUTO_KEY, Checked, defaults
 from taskharbor.pipeline.sink_values import row_json
 from taskharbor.pipeline.staging import (
     KeepRejects,
@@ -34,6 +35,8 @@ TRIES: Final = 5
 SLICED_FROM: Final = 50_000
 """Loads of fewer jobs are published in one transaction."""
 SLICES: Final = min(4, os.cpu_count() or 2)
+_BEHIND: Final = AUTO_KEY[:-1] + chr(ord(AUTO_KEY[-1]) + 1)
+"""Behind every id that stands for content."""
 _TEXTS: Final = ("id", "type", "queue", "tenant_id", "meta", "idempotency_key", "dedupe_scope")
 
 
@@ -41,7 +44,7 @@ class PostgresStaging(Staging):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         parsed = parse_url(plan.url)
-        self._target, _ = _split_options(parsed.rest)
+        self._target, _ = split_options(parsed.rest)
         self._prefix = parsed.prefix
         self._sql = Statements(schema.PACKAGE, parsed.prefix, "pyformat")
 
@@ -115,11 +118,11 @@ class PostgresStaging(Staging):
             bad += [(text, reason) for text, reason in self._rows(cursor, "staged_rejects", params)]
         if bad:
             keep(bad)
-        known = self._one(cursor, "staged_known", params)[0] if keyed < accepted else 0
+        known = self._known(cursor, params) if keyed < accepted else 0
         if known or taken < keyed:
             cursor.execute(self._sql["publish_own_jobs"], params)
             published = cursor.rowcount
-        elif not keyed and not bad and accepted >= SLICED_FROM and len(params["attempts"]) > 1:
+        elif not keyed and not bad and accepted >= SLICED_FROM:
             published = self._insert_in_slices(params)
         else:
             published = self._insert(cursor, params)
@@ -133,30 +136,37 @@ class PostgresStaging(Staging):
         refused_now = len(bad) - rejected
         return Published(published, accepted - published - refused_now, len(bad))
 
-    def _insert(self, cursor: psycopg.Cursor[Any], params: dict[str, Any]) -> int:
+    def _known(self, cursor: psycopg.Cursor[Any], params: dict[str, Any]) -> int:
+        """How many of the staged jobs without a key are there already. Where nothing was loaded before, one look at
+        the ids of that kind tells."""
+        if not self._one(cursor, "any_between", {"first": AUTO_KEY, "behind": _BEHIND})[0]:
+            return 0
+        return int(self._one(cursor, "staged_known", params)[0])
+
+    def _insert(self, cursor: psycopg.Cursor[Any], params: dict[str, Any], part: str = "") -> int:
         """None of the jobs was there a moment ago. Only when somebody else adds the same ones at the same time must
         the insert look out for that row by row, which takes longer."""
         try:
             with cursor.connection.transaction():
-                cursor.execute(self._sql["publish_jobs"], params)
+                cursor.execute(self._sql["publish_jobs" + part], params)
                 return cursor.rowcount
         except psycopg.errors.UniqueViolation:
-            cursor.execute(self._sql["publish_own_jobs"], params)
+            cursor.execute(self._sql["publish_own_jobs" + part], params)
             return cursor.rowcount
 
     def _insert_in_slices(self, params: dict[str, Any]) -> int:
-        """A large load without keys of its own, over several connections. Each slice is a transaction; the ids stand
-        for the content, so that after a crash in between the rest is added by running the load again."""
-        attempts = params["attempts"]
-        slices = [attempts[number::SLICES] for number in range(min(SLICES, len(attempts)))]
+        """A large load without keys of its own, over several connections, each with a range of ids: so they do not
+        meet in the same pages. Each slice is a transaction; the ids stand for the content, so that after a crash in
+        between the rest is added by running the load again."""
+        bounds = [AUTO_KEY + f"{16 * number // SLICES:x}" for number in range(SLICES)] + [_BEHIND]
 
-        def insert(part: list[int]) -> int:
+        def insert(part: tuple[str, str]) -> int:
             with psycopg.connect(self._target) as connection:
                 _prepare(connection.cursor())
-                return self._insert(connection.cursor(), {**params, "attempts": part})
+                return self._insert(connection.cursor(), {**params, "low": part[0], "high": part[1]}, "+range")
 
-        with ThreadPoolExecutor(len(slices)) as pool:
-            return sum(pool.map(insert, slices))
+        with ThreadPoolExecutor(SLICES) as pool:
+            return sum(pool.map(insert, pairwise(bounds)))
 
     def discard(self, run_id: str) -> None:
         with translated(), psycopg.connect(self._target) as connection:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
-
-from psycopg.pq import Conninfo
 
 from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.carrying import Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
-from taskharbor.core.errors import InvalidURL
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
@@ -42,12 +38,12 @@ from taskharbor.drivers.postgres.inspection import Inspection
 from taskharbor.drivers.postgres.listening import PostgresListener
 from taskharbor.drivers.postgres.queueing import Queueing
 from taskharbor.drivers.postgres.scheduling import Scheduling
-from taskharbor.drivers.postgres.session import CONNECT_TIMEOUT_S, Session, store_time
+from taskharbor.drivers.postgres.session import Session, store_time
+from taskharbor.drivers.postgres.target import split_options
 from taskharbor.drivers.sqlfiles import Statements
 
 T = TypeVar("T")
 
-DEFAULT_POOL: Final = 10
 STREAM_FROM: Final = 2_000
 
 
@@ -58,7 +54,7 @@ class PostgresDriver(BaseDriver):
 
     def __init__(self, url: str, *, prefix: str, limits: Limits | None = None) -> None:
         super().__init__(limits=limits)
-        url, max_size = _split_options(url)
+        url, max_size = split_options(url)
         named = Statements(schema.PACKAGE, prefix, "named")
         self._prefix = prefix
         self._session = Session(
@@ -275,22 +271,3 @@ class PostgresDriver(BaseDriver):
 def _are_plain(jobs: Sequence[NewJob]) -> bool:
     """Whether none of them has a key or an id of its own, so that each can be written without a look at the rest."""
     return all(type(job) is NewJob and job.idempotency_key is None and job.id is None for job in jobs)
-
-
-def _split_options(url: str) -> tuple[str, int]:
-    """The URL for libpq, and the size of the pool, which libpq would not know."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    size = options.pop("max_size", str(DEFAULT_POOL))
-    if not size.isdecimal() or not 1 <= int(size) <= 1_000:
-        raise InvalidURL(f"max_size must be a number of connections from 1 to 1000, got {size!r}")
-    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-    if unknown := sorted(options.keys() - known):
-        raise InvalidURL(
-            f"unknown option {unknown[0]!r} in the URL: known are max_size, prefix, max_payload, and those of libpq, "
-            "such as sslmode, connect_timeout, application_name and options"
-        )
-    options.setdefault("connect_timeout", str(CONNECT_TIMEOUT_S))
-    options["client_encoding"] = "UTF8"  # whatever the database has: what we send is in it
-    query = urlencode(options, quote_via=quote)  # libpq takes a + for what it is, not for a space
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), int(size)

@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
+from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
 from taskharbor.drivers.sqlfiles import Statements, numbered
 
 Row = tuple[Any, ...]
@@ -25,7 +26,6 @@ T = TypeVar("T")
 
 OLDEST_SERVER: Final = 140_000
 TRIES: Final = 5
-CONNECT_TIMEOUT_S: Final = 10
 _KEEP_ALIVE: Final = {"keepalives_idle": "20", "keepalives_interval": "5", "keepalives_count": "3"}
 
 

@@ -12,4 +12,5 @@ SELECT DISTINCT ON (s.id) s.id, COALESCE(s.type, :type), COALESCE(s.queue, :queu
 FROM th_staged s
 WHERE s.run = :run AND s.attempt = ANY (CAST(:attempts AS bigint[])) AND s.reject_reason IS NULL
   AND COALESCE(s.expires_at, CAST(:expires_at AS timestamptz), 'infinity') > :now
+  -- ?range  AND s.id >= :low AND s.id < :high
 ORDER BY s.id;

@@ -15,5 +15,6 @@ WHERE s.run = :run AND s.attempt = ANY (CAST(:attempts AS bigint[])) AND s.rejec
   AND COALESCE(s.expires_at, CAST(:expires_at AS timestamptz), 'infinity') > :now
   AND (s.idempotency_key IS NULL OR k.job_id = s.id)
   AND NOT EXISTS (SELECT FROM th_history h WHERE h.job_id = s.id AND h.final)
+  -- ?range  AND s.id >= :low AND s.id < :high
 ORDER BY s.id
 ON CONFLICT (id) DO NOTHING;
