@@ -10,8 +10,19 @@ from taskharbor.cli.values import positive
 if TYPE_CHECKING:
     from taskharbor.core.model import JobFilter
 
-STATUSES: Final = ("ready", "scheduled", "inflight", "claimed", "running", "done", "dlq", "expired", "cancelled")
-PHASES: Final = {"scheduled": "ready", "claimed": "inflight", "running": "inflight"}
+STATUSES: Final = (
+    "ready",
+    "scheduled",
+    "waiting",
+    "inflight",
+    "claimed",
+    "running",
+    "done",
+    "dlq",
+    "expired",
+    "cancelled",
+)
+PHASES: Final = {"scheduled": "ready", "waiting": "ready", "claimed": "inflight", "running": "inflight"}
 """Parts of a state that people speak of, and the state of the store that they are a part of."""
 DEFAULT_LIMIT: Final = 50
 

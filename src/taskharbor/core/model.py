@@ -190,8 +190,11 @@ class Job(NamedTuple):
     completed_at: datetime | None
 
     def phase(self, now: datetime) -> str:
-        """The state as people speak of it: splits ready and inflight in two."""
+        """The state as people speak of it: splits ready in three, and inflight in two. A step that waits for others has
+        no time yet, and is not called scheduled."""
         if self.status is Status.READY:
+            if self.due_at >= HELD:
+                return "waiting"
             return "scheduled" if self.due_at > now else "ready"
         if self.status is Status.INFLIGHT:
             return "running" if self.started_at is not None else "claimed"

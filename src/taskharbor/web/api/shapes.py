@@ -46,7 +46,7 @@ class JobSummary(Shape):
     queue: str
     tenant_id: str
     status: Status
-    phase: str = Field(description="scheduled, ready, claimed, running, or the status.")
+    phase: str = Field(description="scheduled, waiting (a step, for others), ready, claimed, running, or the status.")
     priority: int
     meta: dict[str, str]
     attempts: int = Field(description="Failures so far.")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote, unquote
 
-from taskharbor.core.model import HELD, Job, Status
+from taskharbor.core.model import Job
 from taskharbor.core.words import NOTHING, compact, count, gist, many, short, size, visible
 
 _CARRIED_AS_IT_IS: Final = " !$&'()*+,-./:;=?@[]_~"
@@ -79,8 +79,7 @@ def ago(at: datetime | None, now: datetime) -> str:
 
 
 def phase(job: Job, now: datetime) -> str:
-    """The state as people speak of it. A step that waits for others has no time, and is not called scheduled."""
-    return "waiting" if job.status is Status.READY and job.due_at >= HELD else job.phase(now)
+    return job.phase(now)
 
 
 def _rough(length_s: float) -> str:
