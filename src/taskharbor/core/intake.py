@@ -165,7 +165,7 @@ def _shape_of(job: NewJob, limits: Limits) -> Shape:
 def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, limits: Limits) -> Admitted:
     payload = job.payload
     if not isinstance(payload, bytes):
-        raise InvalidPayload(
+        raise InvalidPayload.about(
             f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first, for example "
             "JsonCodec().encode(value) of taskharbor.core.codec"
         )
