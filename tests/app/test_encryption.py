@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from taskharbor import (
+    PREVIOUS,
     Backoff,
     Context,
     DecryptionFailed,
@@ -403,6 +404,33 @@ def test_the_payload_of_a_debounced_job_does_not_run_as_another_even_with_its_ke
         assert tally.dead == 1
         assert harbor.wait(paid) == f"{SECRET} once, heard"
         assert harbor.job(other).reason == "bad_payload"
+
+
+@pytest.mark.parametrize("instead", ["a plain result", "the result of another tenant"])
+def test_a_step_is_not_given_a_result_that_was_slipped_in(tmp_path: Path, instead: str) -> None:
+    with Harbor(f"sqlite:///{tmp_path}/jobs.db", encryption=ring(accept_plain=False), max_attempts=1) as harbor:
+        ran: list[str] = []
+
+        @harbor.task
+        def first() -> str:
+            return SECRET
+
+        @harbor.task(queue="later")
+        def second(text: str) -> None:
+            ran.append(text)
+
+        foreign = harbor.tasks["first"].using(tenant="other").enqueue()
+        harbor.start(chain(first.s(), second.s(text=PREVIOUS)))
+        assert harbor.worker("default", fleet=False).drain().done == 2
+        with sqlite3.connect(tmp_path / "jobs.db") as connection:
+            if instead == "a plain result":
+                sql = "UPDATE th_history SET result = CAST('\"mine\"' AS BLOB) WHERE result IS NOT NULL AND job_id <> ?"
+            else:
+                sql = "UPDATE th_steps SET job_id = ? WHERE number = 0"
+            assert connection.execute(sql, (foreign.id,)).rowcount == 1
+        connection.close()
+        assert harbor.worker("later", fleet=False).drain().dead == 1
+        assert ran == []
 
 
 def test_a_job_that_was_mended_is_redriven_and_runs(tmp_path: Path) -> None:

@@ -226,9 +226,12 @@ class Task(Enqueueing[P], Generic[P, R]):
         def decode(found: StepResult) -> Any:
             if found.result is None:
                 return None
-            data = found.result
-            if data.startswith(MAGIC):
-                data = result_of(harbor.driver.get(found.job_id), harbor.encryption) or b"null"
+            data, ring = found.result, harbor.encryption
+            if data.startswith(MAGIC) or (ring is not None and not ring.accept_plain):
+                step = harbor.driver.get(found.job_id)
+                if step.tenant_id != job.tenant_id:
+                    raise InvalidPayload.about(f"{job.type}: takes a result of another tenant")
+                data = result_of(step, ring) or b"null"
             return harbor.codec.decode(data)
 
         values = resolved(job, harbor.codec.decode(job.payload), harbor.driver, decode)
