@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from taskharbor import (
+    PREVIOUS,
     Backoff,
     Context,
     DecryptionFailed,
@@ -176,6 +177,26 @@ def test_a_job_in_the_callers_transaction_is_encrypted_too(tmp_path: Path, encry
             assert work(harbor).done == 1
             assert harbor.wait(kept) == ECHO
             assert gone.id != kept.id
+
+
+def test_a_job_that_is_replaced_in_the_callers_transaction_opens_too(tmp_path: Path, encrypted_postgres: str) -> None:
+    import psycopg
+
+    openers: dict[str, Callable[[], Any]] = {
+        f"sqlite:///{tmp_path}/jobs.db": lambda: sqlite3.connect(tmp_path / "jobs.db"),
+        encrypted_postgres: lambda: psycopg.connect(encrypted_postgres),
+    }
+    for url, connect in openers.items():
+        with Harbor(url, encryption=ring(), queue=tmp_path.name, migrate=True) as harbor:
+            tasks(harbor)
+            first = harbor.tasks["echo"].using(key="last", on_duplicate="replace").enqueue(text="before")
+            connection = connect()
+            last = harbor.tasks["echo"].using(key="last", on_duplicate="replace", connection=connection)
+            assert last.enqueue(text=SECRET) == (first.id, True)
+            connection.commit()
+            connection.close()
+            assert work(harbor).done == 1
+            assert harbor.wait(first) == ECHO
 
 
 def test_a_result_of_none_stays_none(make: Make) -> None:
@@ -362,6 +383,54 @@ def test_what_was_changed_in_the_store_does_not_run(
         assert SECRET not in found.error + caplog.text
         with pytest.raises(DecryptionFailed):
             assert found.arguments
+
+
+def test_the_payload_of_a_debounced_job_does_not_run_as_another_even_with_its_key(tmp_path: Path) -> None:
+    with Harbor(f"sqlite:///{tmp_path}/jobs.db", encryption=ring(accept_plain=False)) as harbor:
+        tasks(harbor)
+        call = harbor.tasks["echo"].using(unique=Unique(), debounce=0.001)
+        for text in (f"{SECRET} once", f"{SECRET} once"):
+            paid = call.enqueue(text=text)
+        other = call.enqueue(text=f"{SECRET} twice")
+        with sqlite3.connect(tmp_path / "jobs.db") as connection:
+            sql = "SELECT payload, idempotency_key FROM th_jobs WHERE id = ?"
+            payload, key = connection.execute(sql, (paid.id,)).fetchone()
+            connection.execute(
+                "UPDATE th_jobs SET payload = ?, idempotency_key = ? WHERE id = ?", (payload, key, other.id)
+            )
+            connection.execute("UPDATE th_jobs SET due_at = 0")
+        connection.close()
+        assert (tally := work(harbor)).done == 1
+        assert tally.dead == 1
+        assert harbor.wait(paid) == f"{SECRET} once, heard"
+        assert harbor.job(other).reason == "bad_payload"
+
+
+@pytest.mark.parametrize("instead", ["a plain result", "the result of another tenant"])
+def test_a_step_is_not_given_a_result_that_was_slipped_in(tmp_path: Path, instead: str) -> None:
+    with Harbor(f"sqlite:///{tmp_path}/jobs.db", encryption=ring(accept_plain=False), max_attempts=1) as harbor:
+        ran: list[str] = []
+
+        @harbor.task
+        def first() -> str:
+            return SECRET
+
+        @harbor.task(queue="later")
+        def second(text: str) -> None:
+            ran.append(text)
+
+        foreign = harbor.tasks["first"].using(tenant="other").enqueue()
+        harbor.start(chain(first.s(), second.s(text=PREVIOUS)))
+        assert harbor.worker("default", fleet=False).drain().done == 2
+        with sqlite3.connect(tmp_path / "jobs.db") as connection:
+            if instead == "a plain result":
+                sql = "UPDATE th_history SET result = CAST('\"mine\"' AS BLOB) WHERE result IS NOT NULL AND job_id <> ?"
+            else:
+                sql = "UPDATE th_steps SET job_id = ? WHERE number = 0"
+            assert connection.execute(sql, (foreign.id,)).rowcount == 1
+        connection.close()
+        assert harbor.worker("later", fleet=False).drain().dead == 1
+        assert ran == []
 
 
 def test_a_job_that_was_mended_is_redriven_and_runs(tmp_path: Path) -> None:

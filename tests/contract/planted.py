@@ -204,6 +204,11 @@ class KeyIgnoresCase(_OtherKeys):
         return job if job.idempotency_key is None else job._replace(idempotency_key=job.idempotency_key.lower())
 
 
+class ReplacedWithThePayloadOfAnotherId(MemoryDriver):
+    def _enqueue(self, batch: Batch) -> Answers:
+        return super()._enqueue(batch._replace(fresh=[job._replace(payload_for=None) for job in batch.fresh]))
+
+
 class BatchHalfStored(MemoryDriver):
     def _enqueue(self, batch: Batch) -> Answers:
         return [answer for job in batch.fresh for answer in super(BatchHalfStored, self)._enqueue(_alone(batch, job))]

@@ -38,6 +38,9 @@ CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted.DoubleInsertOnDuplicateKey: "test_the_same_key_again_answers_with_the_first_job_and_changes_nothing",
     planted.KeySharedAcrossTenants: "test_a_key_is_never_shared_across_tenants",
     planted.KeyIgnoresCase: "test_keys_are_compared_byte_by_byte",
+    planted.ReplacedWithThePayloadOfAnotherId: (
+        "test_a_payload_that_depends_on_its_job_is_made_for_the_one_that_is_replaced"
+    ),
     planted.BatchHalfStored: "test_one_conflict_keeps_its_whole_batch_out_and_takes_no_key",
     planted.PayloadCutShort: "test_a_payload_of_one_mebibyte_is_kept_whole_and_one_byte_more_is_refused",
     planted.PriorityLostInsideABatch: "test_priority_holds_inside_a_batch",

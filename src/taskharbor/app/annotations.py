@@ -28,13 +28,19 @@ class Unsupported(Exception):
 
 
 class Mismatch(Exception):
-    """A value does not fit; `path` leads to it inside the argument."""
+    """A value does not fit; `path` leads to it inside the argument. Where the problem may quote it, `unquoted` is the
+    problem without that. The path may quote too: it has keys of mappings in it."""
 
-    def __init__(self, problem: str, value: object, path: str = "") -> None:
+    def __init__(self, problem: str, value: object, path: str = "", *, unquoted: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
         self.value = value
         self.path = path
+        self.unquoted = unquoted or problem
+
+    def inside(self, step: str) -> Mismatch:
+        """The same, seen from one level further out."""
+        return Mismatch(self.problem, self.value, step + self.path, unquoted=self.unquoted)
 
 
 class Check:
@@ -103,7 +109,7 @@ class ListOf(Check):
             try:
                 items.append(item if type(item) in exact else convert(item))
             except Mismatch as found:
-                raise Mismatch(found.problem, found.value, f"[{number}]{found.path}") from None
+                raise found.inside(f"[{number}]") from None
         return items
 
 
@@ -129,7 +135,7 @@ class DictOf(Check):
             try:
                 items[key] = item if type(item) in exact else convert(item)
             except Mismatch as found:
-                raise Mismatch(found.problem, found.value, f"[{key!r}]{found.path}") from None
+                raise found.inside(f"[{key!r}]") from None
         return items
 
 

@@ -89,29 +89,34 @@ class ItemBinding(Binding):
         try:
             return self._model.load(values)
         except Mismatch as found:
-            raise InvalidArguments(self._refused(found)) from None
+            raise self._refused(found) from None
 
     def _dump_model(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, JsonValue]:
         assert self._model is not None
         if len(positional) > 1 or (positional and named) or (positional and not isinstance(positional[0], self._item)):
-            raise InvalidArguments(f"{self.task}: takes its arguments by name, or one {_name(self._item)}")
+            raise InvalidArguments.about(f"{self.task}: takes its arguments by name, or one {_name(self._item)}")
         try:
             dumped = self._model.dump(positional[0] if positional else dict(named))
         except Mismatch as found:
-            raise InvalidArguments(self._refused(found)) from None
+            raise self._refused(found) from None
         assert isinstance(dumped, dict)
         return dumped
 
-    def _refused(self, found: Mismatch) -> str:
+    def _refused(self, found: Mismatch) -> InvalidArguments:
         # Not the value: this text may go to the DLQ.
-        return f"{self.task}: argument '{found.path.lstrip('.') or _name(self._item)}' {found.problem}"
+        item = _name(self._item)
+        return InvalidArguments(
+            f"{self.task}: argument '{found.path.lstrip('.') or item}' {found.problem}",
+            unquoted=f"{self.task}: {'something inside ' * bool(found.path)}{item} {found.unquoted}",
+        )
 
     def _made(self, arguments: dict[str, Any]) -> Any:
         assert self._make is not None
         try:
             return self._make(**arguments)
         except Exception as error:  # a rule of its own, which these arguments break
-            raise InvalidArguments(f"{self.task}: {_name(self._item)} refuses its arguments: {error}") from None
+            said = f"{self.task}: {_name(self._item)} refuses its arguments"
+            raise InvalidArguments(f"{said}: {error}", unquoted=f"{said} ({type(error).__name__})") from None
 
 
 def _only_parameter(task: str, function: Callable[..., Any]) -> inspect.Parameter:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from taskharbor.app.context import Context, Control
-from taskharbor.core.errors import InvalidInput, JobNotInflight
+from taskharbor.core.errors import InvalidInput, InvalidPayload, JobNotInflight
 from taskharbor.core.limits import MAX_BATCH, check_duration
 from taskharbor.core.model import Job
 from taskharbor.core.outcome import Cancel, Retry, Snooze, Unrecoverable
@@ -207,7 +207,7 @@ class Batch(Sequence[BatchItem[A]]):
 
 
 def settle_returned(batch: Batch[Any], value: Any) -> None:
-    """End the jobs that a handler left unsettled, by what it returned. InvalidInput if that fits no batch, and then
+    """End the jobs that a handler left unsettled, by what it returned. InvalidPayload if that fits no batch, and then
     nothing is settled."""
     results = _results(batch, value)
     for item, result in zip(batch, results, strict=True):
@@ -227,12 +227,15 @@ def _results(batch: Batch[Any], value: Any) -> Sequence[Any]:
         ids = {item.id for item in batch}
         strange = next((key for key in value if key not in ids), None)
         if strange is not None:
-            raise InvalidInput(f"it returned a mapping by id, in which {strange!r} is no job of the batch")
+            raise InvalidPayload(
+                f"it returned a mapping by id, in which {strange!r} is no job of the batch",
+                unquoted="it returned a mapping by id, in which a key is no job of the batch",
+            )
         return [value.get(item.id) for item in batch]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         if len(value) != len(batch):
-            raise InvalidInput(f"it returned {len(value)} results for {len(batch)} jobs")
+            raise InvalidPayload.about(f"it returned {len(value)} results for {len(batch)} jobs")
         return value
-    raise InvalidInput(
+    raise InvalidPayload.about(
         f"it returned {type(value).__name__}: return a list with a result for each job, a mapping by id, or nothing"
     )

@@ -22,6 +22,8 @@ CONTEXT: Final = "context"
 
 _Parameter = inspect.Parameter
 _LONGEST_SHOWN: Final = 60
+_SOME_ARGUMENT: Final = "an argument"
+"""One that came in `**arguments`: its name is the caller's own, and may not be repeated everywhere."""
 
 
 class Binding:
@@ -74,7 +76,7 @@ class Binding:
     def load(self, values: JsonValue) -> dict[str, Any]:
         """The arguments for the handler, from what a payload held; InvalidArguments if it does not take them."""
         if type(values) is not dict:
-            raise InvalidArguments(
+            raise InvalidArguments.about(
                 f"{self.task}: the payload must be a JSON object with the arguments by name, "
                 f"got {type(values).__name__}"
             )
@@ -107,7 +109,11 @@ class Binding:
             try:
                 encode(value)
             except InvalidPayload as error:
-                return InvalidArguments(f"{self.task}: argument {name!r} is {error}")
+                which = f"argument {name!r}" if name in self._checks else _SOME_ARGUMENT
+                return InvalidArguments(
+                    f"{self.task}: argument {name!r} is {error}",
+                    unquoted=f"{self.task}: {which} is {error.unquoted or 'not written by the codec'}",
+                )
         return None
 
     @property
@@ -118,24 +124,29 @@ class Binding:
         try:
             return self._check_of(name).dump(value)
         except Mismatch as found:
-            raise InvalidArguments(f"{self._place(name, found)}, got {_shown(found.value)}") from None
+            raise self._misfit(name, found, _shown(found.value)) from None
 
     def _loaded(self, name: str, value: JsonValue) -> Any:
         try:
             return self._check_of(name).load(value)
         except Mismatch as found:
             # Not the value: this text goes to logs and the DLQ, and the value may be nobody's business there.
-            raise InvalidArguments(f"{self._place(name, found)}, got {_kind(found.value)}") from None
+            raise self._misfit(name, found, _kind(found.value)) from None
 
-    def _place(self, name: str, found: Mismatch) -> str:
-        return f"{self.task}: argument '{name}{found.path}' {found.problem}"
+    def _misfit(self, name: str, found: Mismatch, got: str) -> InvalidArguments:
+        which = f"argument {name!r}" if name in self._checks else _SOME_ARGUMENT
+        where = f"something inside {which}" if found.path else which
+        return InvalidArguments(
+            f"{self.task}: argument '{name}{found.path}' {found.problem}, got {got}",
+            unquoted=f"{self.task}: {where} {found.unquoted}, got {_kind(found.value)}",
+        )
 
     def _check_of(self, name: str) -> Check:
         check = self._checks.get(name)
         if check is not None:
             return check
         if name == CONTEXT:
-            raise InvalidArguments(f"{self.task}: 'context' is no argument: the worker gives it to the handler")
+            raise InvalidArguments.about(f"{self.task}: 'context' is no argument: the worker gives it to the handler")
         if self._extra is None or not isinstance(name, str):
             raise self._unknown(name)
         return self._extra
@@ -143,24 +154,27 @@ class Binding:
     def _name_positional(self, positional: tuple[Any, ...], values: dict[str, Any]) -> None:
         if len(positional) > len(self._positions):
             takes = ", ".join(self._positions) or "none"
-            raise InvalidArguments(
+            raise InvalidArguments.about(
                 f"{self.task}: got {len(positional)} arguments without a name, but takes {len(self._positions)} "
                 f"({takes}): give the others by name"
             )
         for name, value in zip(self._positions, positional, strict=False):
             if name in values:
-                raise InvalidArguments(f"{self.task}: argument {name!r} was given twice, by place and by name")
+                raise InvalidArguments.about(f"{self.task}: argument {name!r} was given twice, by place and by name")
             values[name] = value
 
     def _unknown(self, name: str) -> InvalidArguments:
         near = difflib.get_close_matches(str(name), self._checks, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         takes = ", ".join(self._checks) or "no arguments"
-        return InvalidArguments(f"{self.task}: unexpected argument {name!r}: {hint}It takes {takes}")
+        return InvalidArguments(
+            f"{self.task}: unexpected argument {name!r}: {hint}It takes {takes}",
+            unquoted=f"{self.task}: an unexpected argument: It takes {takes}",
+        )
 
     def _refuse_missing(self, values: Mapping[str, Any]) -> NoReturn:
         missing = [repr(name) for name in self._checks if name in self._required and name not in values]
-        raise InvalidArguments(f"{self.task}: missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        raise InvalidArguments.about(f"{self.task}: missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
 
 def _parameters(task: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -21,7 +21,7 @@ from taskharbor.core import envelope
 from taskharbor.core.envelope import Kind
 from taskharbor.core.errors import DecryptionFailed, EncryptionKeyMissing, InvalidInput, MissingExtra
 from taskharbor.core.ids import new_id
-from taskharbor.core.limits import MAX_ID, MAX_KEY, MAX_NAME, MAX_TENANT, check_name
+from taskharbor.core.limits import MAX_ID, MAX_NAME, MAX_TENANT, check_name
 from taskharbor.core.model import Job, NewJob
 
 if TYPE_CHECKING:
@@ -156,13 +156,15 @@ class Keyring:
             # A plain hash of arguments can be guessed by trying; this one needs the key.
             _check_place(job.tenant_id, job.type)
             job = job._replace(idempotency_key=MADE_OF_ARGUMENTS + self._fingerprint(job.tenant_id, key.encode()).hex())
-        if key is not None and job.on_duplicate == "replace":
-            return self._seal_replacing(job)
         job_id = new_id() if job.id is None else job.id
-        sealed = self.seal_payload(
-            job.payload, tenant=job.tenant_id, id=job_id, type=job.type, keyed=job.idempotency_key is not None
-        )
-        return job._replace(id=job_id, payload=sealed)
+        plain, tenant, type, keyed = job.payload, job.tenant_id, job.type, key is not None
+
+        def sealed_for(id: str) -> bytes:
+            return self.seal_payload(plain, tenant=tenant, id=id, type=type, keyed=keyed)
+
+        # One that may take the place of another gets that one's id, which only the store knows, and when it does.
+        replacing = sealed_for if keyed and job.on_duplicate == "replace" else None
+        return job._replace(id=job_id, payload=sealed_for(job_id), payload_for=replacing)
 
     def seal_payload(self, payload: bytes, *, tenant: str, id: str, type: str, keyed: bool = False) -> bytes:
         """The payload of the job of that id. `keyed` says that it has an idempotency key."""
@@ -170,15 +172,6 @@ class Keyring:
         _check_place(tenant, type)
         fingerprint = self._fingerprint(tenant, payload) if keyed else None
         return self._seal(Kind.PAYLOAD, _context(Kind.PAYLOAD, tenant, type, id), payload, fingerprint)
-
-    def _seal_replacing(self, job: NewJob) -> NewJob:
-        key = job.idempotency_key
-        assert key is not None
-        check_name(key, "idempotency_key", MAX_KEY)
-        _check_place(job.tenant_id, job.type)
-        context = _context(Kind.REPLACEABLE, job.tenant_id, job.type, key)
-        fingerprint = self._fingerprint(job.tenant_id, job.payload)
-        return job._replace(payload=self._seal(Kind.REPLACEABLE, context, job.payload, fingerprint))
 
     def open_payload(self, job: Job) -> bytes:
         """The payload in plain. EncryptionKeyMissing or DecryptionFailed if it cannot be had."""
@@ -189,8 +182,6 @@ class Keyring:
         kind, name = Kind.PAYLOAD, job.id
         if parts.kind == Kind.SCHEDULE:
             kind, name = Kind.SCHEDULE, job.meta.get(SCHEDULE, "")
-        elif parts.kind == Kind.REPLACEABLE:
-            kind, name = Kind.REPLACEABLE, job.idempotency_key or ""
         return self._open(parts, _context(kind, job.tenant_id, job.type, name), kind)
 
     def seal_result(self, job: Job, result: bytes) -> bytes:

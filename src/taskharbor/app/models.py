@@ -51,7 +51,9 @@ class Model(Check):
         except self._refusal as refusal:
             first = refusal.errors(include_url=False, include_context=False)[0]
             path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-            raise Mismatch(f"is not valid: {first['msg']}", first["input"], path) from None
+            # Messages may quote, the tag of a union for one, and those of validators what they like.
+            said, unquoted = f"is not valid: {first['msg']}", f"is not valid ({first['type']})"
+            raise Mismatch(said, first["input"], path, unquoted=unquoted) from None
 
 
 def jsonable(value: Any) -> Any:

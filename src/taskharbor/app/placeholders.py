@@ -76,9 +76,9 @@ def resolved(job: Job, values: Any, driver: Driver, decode: Callable[[StepResult
     try:
         flow = driver.get_workflow(id)
     except WorkflowNotFound:
-        raise InvalidPayload(f"{job.type}: its workflow is gone, and with it the results that it takes") from None
+        raise InvalidPayload.about(f"{job.type}: its workflow is gone, and with it the results that it takes") from None
     if flow.tenant_id != job.tenant_id:
-        raise InvalidPayload(f"{job.type}: takes results of a workflow that is not its own")
+        raise InvalidPayload.about(f"{job.type}: takes results of a workflow that is not its own")
 
     def look(value: Any) -> Any:
         if isinstance(value, dict):

@@ -11,7 +11,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from taskharbor.core.codec import Codec
+from taskharbor.app.discreet import unquoted
+from taskharbor.core.codec import Codec, odd_key
 from taskharbor.core.errors import InvalidPayload
 
 
@@ -27,10 +28,9 @@ def encode_result(task: str, value: Any, codec: Codec) -> bytes | None:
         _refuse_odd_keys(value)
         return codec.encode(_jsonable(value))
     except (InvalidPayload, ValueError, RecursionError) as error:
-        raise InvalidPayload(
-            f"{task}: its result, a {type(value).__name__}, cannot be stored ({error}): "
-            "return JSON, or store it elsewhere and return a reference"
-        ) from None
+        what = f"{task}: its result, a {type(value).__name__}, cannot be stored"
+        cure = "return JSON, or store it elsewhere and return a reference"
+        raise InvalidPayload(f"{what} ({error}): {cure}", unquoted=f"{what} ({unquoted(error)}): {cure}") from None
 
 
 def _refuse_odd_keys(value: Any) -> None:
@@ -39,7 +39,7 @@ def _refuse_odd_keys(value: Any) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidPayload(f"the key {key!r} is {type(key).__name__}, not text")
+                raise odd_key(key)
             _refuse_odd_keys(inner)
     elif isinstance(value, list | tuple):
         for inner in value:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from taskharbor.app.batch_binding import ItemBinding
 from taskharbor.app.batches import Batching
 from taskharbor.app.binding import CONTEXT, Binding
+from taskharbor.app.discreet import plain_text, reworded, unquoted
 from taskharbor.app.errors import InvalidArguments
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.options import EnqueueOptions, Terms
@@ -105,13 +106,14 @@ class Enqueueing(Generic[P]):
         name, new_job, now = self._type(), self._terms.new_job, clock or self._harbor.now
         for number, item in enumerate(items):
             if not isinstance(item, Mapping):
-                raise InvalidArguments(
+                raise InvalidArguments.about(
                     f"{name}: item {number} must map the names of arguments to values, got {type(item).__name__}"
                 )
             try:
                 payload = self._payload((), item)
             except InvalidPayload as error:
-                raise InvalidArguments(f"{error} (item {number})") from None
+                said = f"{unquoted(error)} (item {number})"
+                raise InvalidArguments(f"{error} (item {number})", unquoted=said) from None
             yield new_job(name, payload, now)
 
 
@@ -224,9 +226,12 @@ class Task(Enqueueing[P], Generic[P, R]):
         def decode(found: StepResult) -> Any:
             if found.result is None:
                 return None
-            data = found.result
-            if data.startswith(MAGIC):
-                data = result_of(harbor.driver.get(found.job_id), harbor.encryption) or b"null"
+            data, ring = found.result, harbor.encryption
+            if data.startswith(MAGIC) or (ring is not None and not ring.accept_plain):
+                step = harbor.driver.get(found.job_id)
+                if step.tenant_id != job.tenant_id:
+                    raise InvalidPayload.about(f"{job.type}: takes a result of another tenant")
+                data = result_of(step, ring) or b"null"
             return harbor.codec.decode(data)
 
         values = resolved(job, harbor.codec.decode(job.payload), harbor.driver, decode)
@@ -241,6 +246,16 @@ class Task(Enqueueing[P], Generic[P, R]):
     def encode_result(self, value: Any) -> bytes | None:
         """What the function returned, as bytes to store; None stays None."""
         return None if value is None else encode_result(self.name, value, self._harbor.codec)
+
+    def told(self, error: BaseException) -> str:
+        """What the store and the log are told of an error about a payload or a result: where those are encrypted,
+        nothing that quotes them."""
+        return plain_text(error) if self._harbor.encryption is None else unquoted(error)
+
+    def retold(self, text: str, error: BaseException) -> str:
+        """The same for what a handler raised, put into words as `text`: there, what others quote is their business, and
+        what TaskHarbor quotes is taken out."""
+        return text if self._harbor.encryption is None else reworded(text, error)
 
     def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
         binding = self._prepared or self.binding

@@ -28,17 +28,25 @@ class JsonCodec:
             _refuse_odd_keys(value)
             return _ENCODER.encode(value).encode()
         except UnicodeEncodeError as error:
-            raise InvalidPayload(f"text with a lone surrogate cannot be stored: {error}") from None
+            said = "text with a lone surrogate cannot be stored"
+            raise InvalidPayload(f"{said}: {error}", unquoted=said) from None
         except (TypeError, ValueError) as error:
-            raise InvalidPayload(f"not JSON: {error}. Use dict, list, str, int, finite float, bool or None") from None
+            use = "Use dict, list, str, int, finite float, bool or None"
+            raise InvalidPayload(f"not JSON: {error}. {use}", unquoted=f"not JSON. {use}") from None
         except RecursionError:
-            raise InvalidPayload("not JSON: nested too deeply, or contains itself") from None
+            raise InvalidPayload.about("not JSON: nested too deeply, or contains itself") from None
 
     def decode(self, data: bytes) -> JsonValue:
         try:
             return json.loads(str(data, "utf-8"))  # told, it need not guess the encoding
         except (ValueError, RecursionError) as error:
-            raise InvalidPayload(f"stored bytes are not JSON: {error}") from None
+            said = "stored bytes are not JSON"
+            raise InvalidPayload(f"{said}: {error}", unquoted=said) from None
+
+
+def odd_key(key: object, before: str = "") -> InvalidPayload:
+    kind = type(key).__name__
+    return InvalidPayload(f"{before}the key {key!r} is {kind}, not text", unquoted=f"{before}a key is {kind}, not text")
 
 
 def _refuse_odd_keys(value: JsonValue) -> None:
@@ -46,7 +54,7 @@ def _refuse_odd_keys(value: JsonValue) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidPayload(f"not JSON: the key {key!r} is {type(key).__name__}, not text")
+                raise odd_key(key, "not JSON: ")
             _refuse_odd_keys(inner)
     elif isinstance(value, list | tuple):
         for inner in value:

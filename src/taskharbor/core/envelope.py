@@ -36,9 +36,6 @@ class Kind(IntEnum):
     RESULT = 2
     SCHEDULE = 3
     """The payload of a schedule, which the jobs of all its ticks carry as it is."""
-    REPLACEABLE = 4
-    """The payload of a job that takes the place of the one that holds its key: bound to the key, for it gets the id of
-    that one."""
 
 
 class Envelope(NamedTuple):

@@ -6,7 +6,7 @@ so the same mistake raises the same class on every store.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 HOW_TO_MIGRATE: Final = "run `taskharbor --url … migrate`, or call driver.migrate()"
 
@@ -31,7 +31,20 @@ class InvalidTime(InvalidInput):
 
 
 class InvalidPayload(InvalidInput):
-    """The payload is not bytes, or cannot be written as JSON that every store and every reader accepts."""
+    """The payload is not bytes, or cannot be written as JSON that every store and every reader accepts.
+
+    The message is for whoever made the call, and may quote what was passed. `unquoted` says the same without a word of
+    it, for the store and the log of an application that encrypts; empty if nobody knows how.
+    """
+
+    def __init__(self, message: str = "", *, unquoted: str = "") -> None:
+        super().__init__(message)
+        self.unquoted = unquoted
+
+    @classmethod
+    def about(cls, message: str) -> Self:
+        """One whose message quotes nothing."""
+        return cls(message, unquoted=message)
 
 
 class PayloadTooLarge(InvalidInput):

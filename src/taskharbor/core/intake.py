@@ -4,7 +4,7 @@ before any store is touched, so that bad input fails alike everywhere."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -45,6 +45,13 @@ class Admitted(NamedTuple):
     """Only with a key: what a later job with that key is compared to."""
     key_expires_at: datetime | None
     duplicates: Duplicates
+    payload_for: Callable[[str], bytes] | None = None
+
+    def in_place_of(self, holder: str) -> Admitted:
+        """What the job that holds the key becomes when this one replaces it: the same under its id, with the payload
+        made for that id. To be called once nobody else can replace it."""
+        payload = self.payload if self.payload_for is None else self.payload_for(holder)
+        return self._replace(id=holder, payload=payload)
 
 
 class Batch(NamedTuple):
@@ -91,7 +98,7 @@ def _again(job: Admitted, first: Admitted, fresh: list[Admitted], by_key: dict[t
     check_duplicate(job, first.id, first.payload_hash)
     if job.duplicates.replaces:
         assert job.dedupe_scope is not None and job.idempotency_key is not None
-        instead = job._replace(id=first.id)
+        instead = job.in_place_of(first.id)
         fresh[fresh.index(first)] = by_key[job.dedupe_scope, job.idempotency_key] = instead
     return Enqueued(first.id, existed=True)
 
@@ -158,7 +165,7 @@ def _shape_of(job: NewJob, limits: Limits) -> Shape:
 def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, limits: Limits) -> Admitted:
     payload = job.payload
     if not isinstance(payload, bytes):
-        raise InvalidPayload(
+        raise InvalidPayload.about(
             f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first, for example "
             "JsonCodec().encode(value) of taskharbor.core.codec"
         )
@@ -197,6 +204,7 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         None if key is None else payload_hash(payload),
         key_expires_at,
         duplicates,
+        job.payload_for,
     )
 
 

@@ -5,7 +5,7 @@ Those that come by the ten thousand a second are named tuples, which cost a fift
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -82,6 +82,7 @@ class _NewJob(NamedTuple):
     key_ttl: timedelta | float | None
     on_duplicate: str
     while_in: tuple[str, ...] | None
+    payload_for: Callable[[str], bytes] | None
 
 
 class NewJob(_NewJob):
@@ -89,7 +90,8 @@ class NewJob(_NewJob):
 
     `unique` names the fields that, with the tenant, make up the scope of `idempotency_key`. With `while_in`, a key is
     taken only while its holder stands in one of these states, and payloads need not be equal; with `on_duplicate` of
-    "replace", a holder that has not begun becomes what the new job is.
+    "replace", a holder that has not begun becomes what the new job is. If the payload depends on the id of its job,
+    as an encrypted one does, `payload_for` makes it for the id of that holder; `payload` is for the job's own `id`.
     `timeout` and `key_ttl` are a timedelta or seconds. `key` and `max_retries` are other names for
     `idempotency_key` and `max_attempts`; `max_attempts` of None or 0 is the default of the driver's limits.
     """
@@ -116,6 +118,7 @@ class NewJob(_NewJob):
         while_in: tuple[str, ...] | None = None,
         key: str | None = None,
         max_retries: int | None = None,
+        payload_for: Callable[[str], bytes] | None = None,
     ) -> Self:
         if key is not None:
             if idempotency_key not in (None, key):
@@ -129,7 +132,7 @@ class NewJob(_NewJob):
             cls,
             (
                 type, payload, queue, tenant_id, id, meta, priority, run_at, expires_at, timeout, max_attempts,
-                idempotency_key, unique, key_ttl, on_duplicate, while_in,
+                idempotency_key, unique, key_ttl, on_duplicate, while_in, payload_for,
             ),
         )  # fmt: skip
 

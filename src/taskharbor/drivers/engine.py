@@ -73,7 +73,7 @@ class EngineDriver(EngineReading):
         holder = state.find(holder_id)
         if holder.status is Status.READY:
             state.leave_places(holder.id)  # it is another job now
-            state.put("jobs", holder.id, replaced_by(holder, job))
+            state.put("jobs", holder.id, replaced_by(holder, job.in_place_of(holder.id)))
             record = KeyRecord(holder.id, job.payload_hash, job.key_expires_at)
             state.put("keys", (job.dedupe_scope, job.idempotency_key), record)
 

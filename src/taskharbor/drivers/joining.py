@@ -64,7 +64,7 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
                     break
                 holder = yield Query("get_key" if job.duplicates.while_in is None else "lock_key", params)
                 if holder:  # otherwise it was forgotten in between, and the key is free again
-                    verdict = yield from judge_holder(job, holder[0][0], params, job_params(job))
+                    verdict = yield from judge_holder(job, holder[0][0], params, job_params)
                     if verdict is not Verdict.INSERT:
                         check_duplicate(job, *holder[0])
                         existing[job.id] = holder[0][0]
@@ -89,7 +89,7 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
 
 
 def judge_holder(
-    job: Admitted, holder: str, key_params: Params, job_params: Params
+    job: Admitted, holder: str, key_params: Params, job_params: RowOf
 ) -> Generator[Query, Sequence[Row], Verdict]:
     """What becomes of a job whose key is held and locked; the key is moved, or the holder replaced, as it needs.
     Needs `lock_holder` and `finished_status`, which return where a job stands, `move_key` and `replace_job`."""
@@ -100,7 +100,7 @@ def judge_holder(
     if verdict is Verdict.INSERT:
         yield Query("move_key", key_params)
     elif verdict is Verdict.REPLACE and not job.duplicates.raises:
-        yield Query("replace_job", {**job_params, "holder": holder})
+        yield Query("replace_job", {**job_params(job.in_place_of(holder)), "holder": holder})
         yield Query("move_key", {**key_params, "id": holder})
     return verdict
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.app.batches import OPEN, Batch, BatchItem, settle_returned
-from taskharbor.core.errors import DecryptionFailed, InvalidInput, InvalidPayload, JobNotInflight
+from taskharbor.core.errors import DecryptionFailed, InvalidPayload, JobNotInflight
 from taskharbor.core.model import Extension, LeasedJob, Progress, Reason
 from taskharbor.core.outcome import Dead, Done, Ending, Failed, HandlerSignal, ending_of, settlement
 from taskharbor.core.retry import Backoff
@@ -66,7 +66,7 @@ class InlineItem(InlineControl):
         if isinstance(error, HandlerSignal):
             return self.settle(ending_of(error))
         self.error = error
-        return self.settle(Failed("".join(traceback.format_exception(error))))
+        return self.settle(Failed(self._task.retold("".join(traceback.format_exception(error)), error)))
 
     def settle(self, ending: Ending) -> bool:
         if self.ending is not None:
@@ -88,7 +88,7 @@ def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[Leased
             job = task.opened(leased.job)
             items.append(BatchItem(job, task.arguments(job.payload), part))
         except (InvalidPayload, DecryptionFailed) as refused:
-            part.settle(Dead(f"{type(refused).__name__}: {refused}", Reason.BAD_PAYLOAD))
+            part.settle(Dead(f"{type(refused).__name__}: {task.told(refused)}", Reason.BAD_PAYLOAD))
         except Exception as error:
             part.raised(error)
     if not items:
@@ -107,10 +107,10 @@ def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[Leased
     else:
         try:
             settle_returned(batch, value)
-        except InvalidInput as refused:
+        except InvalidPayload as refused:
             for part in parts:
                 if part.ending is None:
-                    part.settle(Dead(f"the handler succeeded, but its results cannot be kept: {refused}"))
+                    part.settle(Dead(f"the handler succeeded, but its results cannot be kept: {task.told(refused)}"))
     return next((part.error for part in parts if part.error is not None), None)
 
 
@@ -127,7 +127,7 @@ def done_with(driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, val
         if result is not None:
             driver.limits.check_size(result, "the result")
     except Exception as refused:  # a codec of somebody else's may raise anything
-        return Dead(f"the handler succeeded, but its result cannot be kept: {refused}")
+        return Dead(f"the handler succeeded, but its result cannot be kept: {task.told(refused)}")
     return Done(result)
 
 

@@ -87,7 +87,8 @@ class InlineDriver(PrivateDriver):
         except HandlerSignal as signal:
             ending = ending_of(signal)
         except (Exception, *NO_END) as failure:
-            ending, error = Failed("".join(traceback.format_exception(failure))), failure
+            text = "".join(traceback.format_exception(failure))
+            ending, error = Failed(self._harbor.tasks[leased.job.type].retold(text, failure)), failure
         except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
             self.release(leased.job.id, leased.lease.token)
             raise
@@ -102,7 +103,7 @@ class InlineDriver(PrivateDriver):
             job = task.opened(leased.job)
             arguments = task.arguments(job.payload)
         except (InvalidPayload, DecryptionFailed) as refused:
-            return Dead(f"{type(refused).__name__}: {refused}", Reason.BAD_PAYLOAD)
+            return Dead(f"{type(refused).__name__}: {task.told(refused)}", Reason.BAD_PAYLOAD)
         if task.wants_context:
             arguments["context"] = Context(job, job.deliveries, InlineControl(self, leased))
         value = task.function(**arguments)

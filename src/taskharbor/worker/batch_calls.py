@@ -9,7 +9,7 @@ from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Protocol
 
 from taskharbor.app.batches import Batch, BatchItem, ItemControl, settle_returned
-from taskharbor.core.errors import InvalidInput, JobNotInflight
+from taskharbor.core.errors import InvalidPayload, JobNotInflight
 from taskharbor.core.outcome import Dead, Ending
 from taskharbor.worker.executor import Executor, Running, stopped, timed_out, was_cancelled
 
@@ -105,9 +105,9 @@ def settle_rest(run: Whole, batch: Batch[Any], value: Any, *, was_cancelled: boo
             _settle(member, stopped(member))
     try:
         settle_returned(batch, value)
-    except InvalidInput as error:
+    except InvalidPayload as error:
         # As for one job: the work is done, and would be done again and again.
-        ending = Dead(f"the handler succeeded, but its results cannot be kept: {error}")
+        ending = Dead(f"the handler succeeded, but its results cannot be kept: {run.task.told(error)}")
         for member in run.members:
             if _is_open(member):
                 _settle(member, ending)

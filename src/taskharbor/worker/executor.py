@@ -105,7 +105,7 @@ class Executor:
             job = task.opened(held.job)
             arguments = task.arguments(job.payload)
         except (InvalidPayload, DecryptionFailed) as error:
-            raise _BadPayload(f"{type(error).__name__}: {error}") from None
+            raise _BadPayload(f"{type(error).__name__}: {task.told(error)}") from None
         except EncryptionKeyMissing as error:
             raise _NoKey(str(error)) from None
         return task, job, arguments
@@ -122,7 +122,7 @@ class Executor:
                 self._limits.check_size(result, "the result")
         except Exception as error:  # a codec of somebody else's may raise anything
             # The work is done, and would be done again and again for a result that no store will take.
-            return Dead(f"the handler succeeded, but its result cannot be kept: {_text(error)}")
+            return Dead(f"the handler succeeded, but its result cannot be kept: {task.told(error)}")
         return Done(result)
 
     def after(self, held: Running, error: BaseException, *, is_ours: bool = True) -> Ending:
@@ -132,7 +132,7 @@ class Executor:
                 try:
                     return ending_of(error)
                 except Exception:  # a subclass of somebody else's that lacks what it should have
-                    return failed(error)
+                    return failed(error, held.task)
             case _NoHandler():
                 return Dead(str(error), Reason.NO_HANDLER)
             case _BadPayload():
@@ -144,7 +144,7 @@ class Executor:
             case _ if held.cancelled and (held.noticed or isinstance(error, asyncio.CancelledError)):
                 return stopped(held)
             case _:
-                return failed(error, is_ours=is_ours)
+                return failed(error, held.task, is_ours=is_ours)
 
 
 def stopped(held: Running) -> Ending:
@@ -165,8 +165,9 @@ def timed_out(seconds: float) -> Failed:
     return Failed(f"timed out after {seconds:g} s")
 
 
-def failed(error: BaseException, *, is_ours: bool = True) -> Failed:
-    return Failed(described(error, is_ours=is_ours), kind=type(error).__name__)
+def failed(error: BaseException, task: Task[..., Any] | None = None, *, is_ours: bool = True) -> Failed:
+    text = described(error, is_ours=is_ours)
+    return Failed(text if task is None else task.retold(text, error), kind=type(error).__name__)
 
 
 def described(error: BaseException, *, is_ours: bool = True) -> str:
@@ -177,13 +178,6 @@ def described(error: BaseException, *, is_ours: bool = True) -> str:
     try:
         return "".join(traceback.format_exception(type(error), error, frames, limit=-MOST_FRAMES)).strip()
     except BaseException:  # the error comes from anywhere, and so does the code that puts it in words
-        return type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # as above
         return type(error).__name__
 
 

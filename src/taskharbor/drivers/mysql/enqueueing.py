@@ -55,7 +55,7 @@ def enqueue_steps(batch: Batch) -> Steps:
                 raise StoreUnavailable(f"the idempotency key {job.idempotency_key!r} changes hands too fast: try again")
             holder_id, payload_hash, taken_by = holder[0]
             if taken_by != nonce:
-                verdict = yield from judge_holder(job, holder_id, params, job_params(job))
+                verdict = yield from judge_holder(job, holder_id, params, job_params)
                 if verdict is not Verdict.INSERT:
                     check_duplicate(job, holder_id, payload_hash)
                     existing[job.id] = holder_id
@@ -98,7 +98,7 @@ def _take_keys(session: Session, jobs: Sequence[Admitted]) -> dict[str, str]:
         holder_id, payload_hash, taken_by = holders[job.id]
         if taken_by != nonce:
             # `take_key` has locked the key.
-            verdict = drive(judge_holder(job, holder_id, params, job_params(job)), session.answer)
+            verdict = drive(judge_holder(job, holder_id, params, job_params), session.answer)
             if verdict is not Verdict.INSERT:
                 check_duplicate(job, holder_id, payload_hash)
                 existing[job.id] = holder_id

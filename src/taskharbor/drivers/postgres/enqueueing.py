@@ -206,8 +206,9 @@ class Enqueueing:
             return verdict, holder
         check_duplicate(job, holder, payload_hash)
         if verdict is Verdict.REPLACE:
+            params = _params(job.in_place_of(holder))
             self._session.on(connection, "replace_job", {**params, "holder": holder})
-            self._session.on(connection, "move_key", {**params, "id": holder})
+            self._session.on(connection, "move_key", params)
         return verdict, holder
 
     def _holders(self, connection: Connection[Row], params: Mapping[str, Any]) -> list[Row]:

@@ -74,8 +74,9 @@ class Enqueueing(SqliteStore):
                 check_duplicate(job, holder_id, payload_hash)
                 existing[job.id] = holder_id
                 if verdict is Verdict.REPLACE:
+                    params = new_job_params(job.in_place_of(holder_id))
                     connection.execute(self._sql["replace_job"], {**params, "holder": holder_id})
-                    connection.execute(self._sql["move_key"], {**params, "id": holder_id})
+                    connection.execute(self._sql["move_key"], params)
         return existing
 
     def _verdict(self, connection: Connection, job: Admitted, holder_id: str) -> Verdict:
@@ -159,7 +160,7 @@ def _job_rows(jobs: Iterable[Admitted]) -> list[tuple[Any, ...]]:
     for job in jobs:
         (
             id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos,
-            max_attempts, created_at, key, scope, _, _, _,
+            max_attempts, created_at, key, scope, _, _, _, _,
         ) = job  # fmt: skip
         if created_at is not now:
             now, now_micros = created_at, to_micros(created_at)

@@ -79,6 +79,23 @@ class UniqueContract:
         assert driver.reserve("default", now=NOON + MINUTE + 2 * SECOND) == []
         assert take_ids(driver, now=NOON + MINUTE + 3 * SECOND) == [first.id]
 
+    def test_a_payload_that_depends_on_its_job_is_made_for_the_one_that_is_replaced(self, driver: Driver) -> None:
+        def made_for(id: str) -> bytes:
+            return b"for " + id.encode()
+
+        fields = debounced(b"its own", payload_for=made_for, idempotency_key="k")
+        first, second, third = driver.enqueue([new_job(**fields) for _ in range(3)], NOON)
+        assert (second, third) == (Enqueued(first.id, True), Enqueued(first.id, True))
+        assert driver.get(first.id).payload == made_for(first.id)
+        alone = add_keyed(driver, "a", **debounced(b"its own", payload_for=made_for))
+        assert driver.get(alone.id).payload == b"its own"
+        assert add_keyed(driver, "a", **debounced(b"another", payload_for=made_for)) == Enqueued(alone.id, True)
+        assert driver.get(alone.id).payload == made_for(alone.id)
+        take(driver)
+        take(driver)
+        fresh = add_keyed(driver, "a", **debounced(b"its own", payload_for=made_for))
+        assert driver.get(fresh.id).payload == b"its own"
+
     def test_what_is_replaced_by_a_job_for_another_queue_waits_there_and_nowhere_else(self, driver: Driver) -> None:
         first = add_keyed(driver, "k", **debounced(b"1"), queue="default", priority=5, unique=("tenant",))
         add_keyed(driver, "k", **debounced(b"2"), queue="other", unique=("tenant",))
