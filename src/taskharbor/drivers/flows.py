@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeVar, cast
 
+from taskharbor.core.contract import Leased
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, WorkflowNotFound
 from taskharbor.core.ids import new_id
 from taskharbor.core.intake import Batch, admit
@@ -22,6 +23,7 @@ from taskharbor.core.limits import MAX_ID, Limits, check_name
 from taskharbor.core.model import HELD, JobFilter, Settlement, Status
 from taskharbor.core.workflow import (
     COMPENSATION,
+    WORKFLOW,
     NewWorkflow,
     Policy,
     Step,
@@ -75,6 +77,9 @@ class FlowCalls(StoreOperations):
 
     @abstractmethod
     def forget_rules(self) -> None: ...
+
+    @abstractmethod
+    def _doubt_rules(self) -> None: ...
 
     @abstractmethod
     def _let_in(self, batch: Batch) -> Batch: ...
@@ -182,6 +187,12 @@ class FlowCalls(StoreOperations):
         with suppress(StoreError):
             for start in range(0, len(ids), AT_ONCE):
                 self.advance(ids[start : start + AT_ONCE], now=now)
+
+    def _notice_steps(self, rules: Rules, leased: Leased) -> None:
+        """Whoever leases a step knows that there are workflows. Rules that are too old to say so are read again before
+        the step is settled."""
+        if not rules.flows and any(WORKFLOW in item.job.meta for item in leased):
+            self._doubt_rules()
 
     def mend_workflows(self, *, now: datetime | None = None) -> int:
         moment = self._moment(now)
