@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from taskharbor import (
     chord,
     group,
 )
+from taskharbor.drivers import governed
 
 
 @pytest.fixture
@@ -207,3 +209,29 @@ def test_a_result_of_the_wrong_kind_ends_in_the_dlq_like_any_bad_argument(harbor
 def test_an_unknown_workflow_is_not_found(harbor: Harbor) -> None:
     with pytest.raises(WorkflowNotFound):
         harbor.workflow("nobody")
+
+
+def test_a_worker_that_has_just_looked_drains_a_whole_chain_of_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(governed, "RULES_LAST_S", 3_600.0)
+    ran = []
+
+    def application() -> tuple[Harbor, Task[..., None]]:
+        harbor = Harbor(f"sqlite:///{tmp_path}/jobs.db")
+
+        @harbor.task(name="note")
+        def note(n: int) -> None:
+            ran.append(n)
+
+        return harbor, note
+
+    starter, note = application()
+    starter.driver.migrate()
+    worker, _ = application()
+    worker.worker().drain()
+    run = starter.start(chain(note.s(n=1), note.s(n=2), note.s(n=3)))
+    worker.worker().drain()
+    assert (run.wait(0).state, ran) == ("done", [1, 2, 3])
+    starter.close()
+    worker.close()

@@ -53,7 +53,8 @@ def check(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert flow.state is WorkflowState.STARTING
     driver.recover(NOON)
     assert driver.reserve("default", now=NOON + HOURS) == []
-    driver.recover(NOON + HOURS)
+    for _ in range(2):  # each cancels a bounded number of steps
+        driver.recover(NOON + HOURS)
     assert driver.get_workflow(flow.id).state is WorkflowState.CANCELLED
     assert driver.counts()["ready"] == 0
 

@@ -171,6 +171,16 @@ def test_a_foreign_schedule_is_not_there(server: Served) -> None:
 # --- Workflows --------------------------------------------------------------------------------------------------
 
 
+def test_a_workflow_that_cannot_go_on_says_why(server: Served, operator: Visitor) -> None:
+    id = server.driver.start_workflow(
+        NewWorkflow("import", [NewStep("fetch", NewJob("fetch", tenant_id="acme"))], tenant_id="acme")
+    )
+    server.driver.cancel(server.driver.workflow_steps(id)[0].job_id)
+    page = operator.get(f"/workflows/{id}")
+    assert "'fetch' was cancelled" in said(operator.follow(operator.send(page, "/workflow/redrive")))
+    assert server.driver.get_workflow(id).state is WorkflowState.FAILED
+
+
 def test_a_workflow_is_shown_with_its_steps_and_sent_on_when_it_has_failed(server: Served, operator: Visitor) -> None:
     steps = [
         NewStep("fetch", NewJob("fetch", tenant_id="acme")),

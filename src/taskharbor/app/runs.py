@@ -34,7 +34,7 @@ class WorkflowRun:
 
     @property
     def state(self) -> str:
-        """starting, running, done, failed, cancelled, compensating or compensated."""
+        """starting, running, done, failed, cancelling, cancelled, compensating or compensated."""
         return self.record.state.value
 
     @property
@@ -79,7 +79,7 @@ class WorkflowRun:
         return self
 
     def redrive(self) -> WorkflowRun:
-        """Let a workflow that has failed go on from where it failed."""
+        """Let a workflow that has failed go on from where it failed. InvalidInput if a step cannot come back."""
         self.record = self._harbor.driver.redrive_workflow(self.id)
         return self
 

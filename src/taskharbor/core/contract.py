@@ -331,8 +331,8 @@ class Workflows(Protocol):
 
     def start_workflow(self, flow: NewWorkflow, *, now: datetime | None = None) -> str:
         """Store a workflow with all its steps, and let those go that wait for nothing; returns its id. If the caller
-        dies meanwhile, it starts as a whole or not at all. A cycle, an unknown step or a bad job is refused before
-        anything is written."""
+        dies meanwhile, it starts as a whole or not at all; if somebody cancels it meanwhile, not at all. A cycle, an
+        unknown step or a bad job is refused before anything is written."""
         ...
 
     def advance(self, ids: Sequence[str], *, now: datetime | None = None) -> None:
@@ -341,8 +341,8 @@ class Workflows(Protocol):
         ...
 
     def mend_workflows(self, *, now: datetime | None = None) -> int:
-        """One bounded pass over workflows that nobody has moved on though their steps have ended; how many steps and
-        workflows it found. Part of `recover`."""
+        """One bounded pass over workflows that nobody has moved on though their steps have ended, or that are cancelled
+        in part; how many steps and workflows it found. Part of `recover`."""
         ...
 
     def get_workflow(self, id: str) -> Workflow:
@@ -372,12 +372,14 @@ class Workflows(Protocol):
         ...
 
     def cancel_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
-        """Nothing of it begins any more, and what runs is asked to stop. One that is done stays so."""
+        """Nothing of it begins any more, and what runs is asked to stop. One that is done stays so. If the caller dies
+        meanwhile, it is `cancelling` until `mend_workflows` has finished that."""
         ...
 
     def redrive_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
         """A workflow that has failed goes on: its dead steps come back from the DLQ, and what was held back with them
-        goes its way."""
+        goes its way, at its own time. InvalidInput, and nothing changes, if a step was cancelled, has expired or was
+        purged, unless the workflow continues without and another can come back."""
         ...
 
 

@@ -33,6 +33,8 @@ class WorkflowState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLING = "cancelling"
+    """Nothing of it begins any more, and some of its steps are still to be cancelled."""
     CANCELLED = "cancelled"
     COMPENSATING = "compensating"
     COMPENSATED = "compensated"
@@ -51,7 +53,13 @@ class StepState(StrEnum):
 
 
 UNFINISHED: Final = frozenset(
-    {WorkflowState.STARTING, WorkflowState.RUNNING, WorkflowState.FAILED, WorkflowState.COMPENSATING}
+    {
+        WorkflowState.STARTING,
+        WorkflowState.RUNNING,
+        WorkflowState.FAILED,
+        WorkflowState.CANCELLING,
+        WorkflowState.COMPENSATING,
+    }
 )
 """Those that may still move on; one that has failed does so when its dead steps are sent back."""
 ENDED: Final = frozenset({StepState.DONE, StepState.FAILED, StepState.CANCELLED})

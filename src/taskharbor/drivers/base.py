@@ -138,6 +138,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
             )
             self._strike(rules, checked_settlements)
         self._advance_after(rules, checked_settlements, moment)
+        self._notice_steps(rules, answer[1])
         return answer
 
     def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:

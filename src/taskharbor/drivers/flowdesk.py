@@ -90,6 +90,13 @@ class EngineFlows:
             state = StepState.HELD if step.state is StepState.WAITING and waiting <= 0 else step.state
             self._state.put("steps", (workflow_id, number), step._replace(waiting=waiting, state=state))
 
+    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
+        more = Counter(effect for number in numbers for effect in self._state.edges.get((workflow_id, number), ()))
+        for number, count in more.items():
+            step = self._state.steps[workflow_id, number]
+            state = StepState.WAITING if step.state is StepState.HELD else step.state
+            self._state.put("steps", (workflow_id, number), step._replace(waiting=step.waiting + count, state=state))
+
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         return [(step.number, step.job_id) for step in self._in(workflow_id, StepState.HELD)][:most]
 
@@ -101,7 +108,9 @@ class EngineFlows:
         for job_id in job_ids:
             job = self._state.jobs.get(job_id)
             if job is not None and job.status is Status.READY and job.due_at >= HELD:
-                self._state.put("jobs", job_id, job._replace(due_at=now, updated_at=now))
+                run_at = None if job.run_at is None or job.run_at >= HELD else job.run_at
+                due_at = now if run_at is None else max(now, run_at)
+                self._state.put("jobs", job_id, job._replace(run_at=run_at, due_at=due_at, updated_at=now))
 
     def waiting_jobs(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         return [
@@ -113,7 +122,7 @@ class EngineFlows:
     def hold_back(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
             self._state.leave_places(job_id)  # it waits for others now, and for nothing else
-            self._state.put("jobs", job_id, self._state.jobs[job_id]._replace(run_at=None, due_at=HELD))
+            self._state.put("jobs", job_id, self._state.jobs[job_id]._replace(due_at=HELD))
 
     def count_open(self, workflow_id: str) -> int:
         return sum(1 for step in self._in(workflow_id, StepState.OPEN) if step.number >= 0)
@@ -185,7 +194,7 @@ class EngineFlows:
                 status = self._status(job_id)
                 live = status in (Status.READY, Status.INFLIGHT)
                 if (state is StepState.OPEN and not live) or (
-                    state is StepState.FAILED and number != COMPENSATION and (live or status is Status.DONE)
+                    state is StepState.FAILED and (live or status is Status.DONE)
                 ):
                     found.append(job_id)
         return found[:limit]
@@ -201,11 +210,17 @@ class EngineFlows:
             return False
         if self.waiting_jobs(flow.id, 1):
             return True
-        return record.compensation is not None and not self.count_open(flow.id)
+        undo = self._state.steps.get((flow.id, COMPENSATION))
+        waits = record.compensation is not None or (undo is not None and undo.state is StepState.WAITING)
+        return waits and not self.count_open(flow.id)
 
     def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
         flows = [record.flow for record in self._state.workflows.values()]
         return [flow.id for flow in flows if flow.state is WorkflowState.STARTING and flow.created_at < before][:limit]
+
+    def cancelling(self, limit: int) -> Sequence[str]:
+        flows = [record.flow for record in self._state.workflows.values()]
+        return [flow.id for flow in flows if flow.state is WorkflowState.CANCELLING][:limit]
 
     def over(self, before: datetime, limit: int) -> Sequence[str]:
         ended = {id: record.flow.ended_at for id, record in self._state.workflows.items()}

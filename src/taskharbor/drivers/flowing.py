@@ -8,18 +8,21 @@ jobs: a step ends once, and only an open one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from taskharbor.core.intake import Batch
 from taskharbor.core.model import Status
-from taskharbor.core.workflow import COMPENSATION, Policy, StepState, Workflow, WorkflowState
+from taskharbor.core.workflow import COMPENSATION, Policy, StepState, Workflow, WorkflowState, compensation_id
 
 AT_ONCE: Final = 5_000
 """Steps that one transaction lets go or stops."""
 LIVE: Final = frozenset({Status.READY, Status.INFLIGHT})
+STOPPED: Final = frozenset({WorkflowState.CANCELLING, WorkflowState.CANCELLED})
+SETTLED: Final = STOPPED | {WorkflowState.COMPENSATING, WorkflowState.COMPENSATED}
+"""Where a workflow stands whatever becomes of its steps."""
 
 
 class StepRow(NamedTuple):
@@ -72,12 +75,16 @@ class FlowDesk(Protocol):
         """Steps that wait for these wait for so many less; those that wait for none any more are held."""
         ...
 
+    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
+        """Steps that wait for these wait for so many more; those that were held wait again."""
+        ...
+
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         """Numbers and jobs of held steps."""
         ...
 
     def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
-        """Held jobs are due now."""
+        """Held jobs are due now, or when their own time comes."""
         ...
 
     def waiting_jobs(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
@@ -85,7 +92,7 @@ class FlowDesk(Protocol):
         ...
 
     def hold_back(self, job_ids: Sequence[str]) -> None:
-        """Ready jobs are held again, and have no place in a line or on a bench any more."""
+        """Ready jobs are held again, and have no place in a line or on a bench any more. They keep their `run_at`."""
         ...
 
     def count_open(self, workflow_id: str) -> int: ...
@@ -112,39 +119,39 @@ def advance(desk: FlowDesk, job_ids: Sequence[str], now: datetime) -> Sequence[s
 
 
 def _moved(desk: FlowDesk, flow: Workflow, endings: Sequence[Ending], now: datetime) -> bool:
-    if any(ending.number == COMPENSATION for ending in endings):
-        flow = _compensated(desk, flow, endings, now)
-        endings = [ending for ending in endings if ending.number != COMPENSATION]
-        desk.save(flow)
-    done = [each.number for each in endings if each.status is Status.DONE]
-    again = [each.number for each in endings if each.state is StepState.FAILED and each.status in LIVE]
+    steps = [each for each in endings if each.number != COMPENSATION]
+    undo = [each for each in endings if each.number == COMPENSATION]
+    done = [each.number for each in steps if each.status is Status.DONE]
+    again = [each.number for each in steps if each.state is StepState.FAILED and each.status in LIVE]
     failed = [
         each.number
-        for each in endings
+        for each in steps
         if each.state is StepState.OPEN and each.status is not Status.DONE and each.status not in LIVE
     ]
-    late = sum(1 for each in endings if each.state is StepState.FAILED and each.status is Status.DONE)
-    if not done and not failed and not again:
+    late = [each.number for each in steps if each.state is StepState.FAILED and each.status is Status.DONE]
+    if not done and not failed and not again and not undo:
         return False
     for numbers, state in ((done, StepState.DONE), (failed, StepState.FAILED), (again, StepState.OPEN)):
         if numbers:
             desk.mark(flow.id, numbers, state)
-    flow = replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed) - len(again) - late)
-    # A failed step of a workflow that goes on has counted as ended already, and does not do so twice.
-    redone = {each.number for each in endings if each.state is StepState.FAILED}
-    ended = [number for number in done if flow.policy is not Policy.CONTINUE or number not in redone]
+    flow = replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed) - len(again) - len(late))
     if flow.policy is Policy.CONTINUE:
-        ended += failed
-    if ended:
-        desk.count_down(flow.id, ended)
+        # There a failed step has counted as ended, and does so until its job comes back.
+        if again:
+            desk.count_up(flow.id, again)
+        done = [number for number in done if number not in late] + failed
+    if done:
+        desk.count_down(flow.id, done)
+    if undo:
+        flow = _undone(desk, flow, undo[0], now)
     more = settle_state(desk, flow, now)
-    return more or (flow.policy is Policy.COMPENSATE and flow.failed > 0)
+    return more or (flow.policy is Policy.COMPENSATE and (flow.failed > 0 or flow.done == flow.total))
 
 
 def settle_state(desk: FlowDesk, flow: Workflow, now: datetime) -> bool:
     """Work out where the workflow stands, and act on it; whether there is more to do of that."""
     more = False
-    if flow.state in (WorkflowState.CANCELLED, WorkflowState.COMPENSATING, WorkflowState.COMPENSATED):
+    if flow.state in SETTLED:
         desk.save(flow)
         return False
     if flow.failed and flow.policy is not Policy.CONTINUE:
@@ -176,13 +183,26 @@ def _stop(desk: FlowDesk, flow: Workflow) -> bool:
     return len(waiting) == AT_ONCE
 
 
-def _compensated(desk: FlowDesk, flow: Workflow, endings: Iterable[Ending], now: datetime) -> Workflow:
-    [ending] = [each for each in endings if each.number == COMPENSATION]
-    if ending.status in LIVE:
+def _undone(desk: FlowDesk, flow: Workflow, undo: Ending, now: datetime) -> Workflow:
+    """What has become of the compensation. One that died and was brought back waits until nothing else of the workflow
+    runs, and is let go if the workflow has failed then."""
+    if undo.state is StepState.OPEN and undo.status in LIVE:
         return flow
-    done = ending.status is Status.DONE
-    desk.mark(flow.id, [COMPENSATION], StepState.DONE if done else StepState.FAILED)
-    return replace(flow, state=WorkflowState.COMPENSATED if done else WorkflowState.FAILED, ended_at=now)
+    if undo.state is StepState.FAILED and undo.status is Status.READY and flow.state not in STOPPED:
+        job_ids = [compensation_id(flow.id)]
+        desk.hold_back(job_ids)
+        [undo] = desk.endings(job_ids)  # somebody may have leased it before it was held
+        if undo.status is Status.READY:
+            desk.mark(flow.id, [COMPENSATION], StepState.WAITING)
+            return flow
+    if undo.status in LIVE:
+        desk.mark(flow.id, [COMPENSATION], StepState.OPEN)
+        state, ended_at = WorkflowState.COMPENSATING, None
+    else:
+        done = undo.status is Status.DONE
+        desk.mark(flow.id, [COMPENSATION], StepState.DONE if done else StepState.FAILED)
+        state, ended_at = WorkflowState.COMPENSATED if done else WorkflowState.FAILED, now
+    return flow if flow.state in STOPPED else replace(flow, state=state, ended_at=ended_at)
 
 
 def wants_compensation(desk: FlowDesk, flow: Workflow) -> bool:

@@ -6,28 +6,26 @@ workflows on; if whoever ended them dies before it does, or a sweep ended them, 
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, TypeVar, cast
 
+from taskharbor.core.contract import Leased
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, WorkflowNotFound
-from taskharbor.core.ids import new_id, new_ids
+from taskharbor.core.ids import new_id
 from taskharbor.core.intake import Batch, admit
 from taskharbor.core.limits import MAX_ID, Limits, check_name
-from taskharbor.core.model import HELD, JobFilter, NewJob, Settlement
+from taskharbor.core.model import HELD, JobFilter, Settlement, Status
 from taskharbor.core.workflow import (
     COMPENSATION,
-    STEP,
     WORKFLOW,
-    NewStep,
     NewWorkflow,
+    Policy,
     Step,
     StepCounts,
     StepResult,
@@ -38,10 +36,20 @@ from taskharbor.core.workflow import (
     compensation_id,
 )
 from taskharbor.drivers import flowing
-from taskharbor.drivers.checks import check_count
-from taskharbor.drivers.flowing import AT_ONCE, FlowDesk, StepRow
+from taskharbor.drivers.checks import check_count, check_filter
+from taskharbor.drivers.flowing import AT_ONCE, StepRow
+from taskharbor.drivers.flowreading import Desk
+from taskharbor.drivers.flowstart import (
+    chunks_of,
+    first_state,
+    held_back,
+    jobs_of,
+    part_of,
+    read_compensation,
+    written_compensation,
+)
 from taskharbor.drivers.governing import Rules
-from taskharbor.drivers.operations import StoreOperations
+from taskharbor.drivers.operations import RedrivePlan, StoreOperations
 
 T = TypeVar("T")
 
@@ -49,61 +57,8 @@ LOST_AT_ONCE: Final = 1_000
 MOST_PASSES: Final = 1_000
 STARTED_WITHIN: Final = timedelta(hours=1)
 """Whoever takes longer to store a workflow has died over it."""
-
-
-class FlowReader(Protocol):
-    """What people ask about workflows. Reads, and the few changes to whole workflows."""
-
-    def get(self, id: str) -> Workflow | None: ...
-
-    def page(self, before: str | None, limit: int) -> Sequence[Workflow]:
-        """In order of id, highest first, those with an id below `before`."""
-        ...
-
-    def steps(self, id: str, after: int | None, limit: int) -> Sequence[Step]:
-        """In order of number, behind `after`."""
-        ...
-
-    def counts(self, id: str) -> Sequence[StepCounts]: ...
-
-    def edges(self, id: str, limit: int) -> Sequence[tuple[int, int]]: ...
-
-    def results(self, id: str, part: str | None, after: int | None, limit: int) -> Sequence[StepResult]: ...
-
-    def unfinished(self, id: str, limit: int) -> Sequence[tuple[int, str]]:
-        """Numbers and jobs of steps that are not ended."""
-        ...
-
-    def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
-        """Numbers and jobs of steps that have failed, behind `after`."""
-        ...
-
-    def lost(self, limit: int) -> Sequence[str]:
-        """Jobs of open steps that have ended, and of failed ones that have been brought back."""
-        ...
-
-    def stuck(self, limit: int) -> Sequence[str]:
-        """Running workflows with held steps, failed ones with open steps whose jobs are ready, and failed ones with a
-        compensation that has not begun."""
-        ...
-
-    def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
-        """Workflows that began to start before this moment and never did."""
-        ...
-
-    def forget_compensation(self, id: str) -> None: ...
-
-    def over(self, before: datetime, limit: int) -> Sequence[str]:
-        """Workflows that ended before."""
-        ...
-
-    def prune(self, ids: Sequence[str]) -> None:
-        """Forget workflows, with their steps. Their jobs are pruned like any others."""
-        ...
-
-
-class Desk(FlowDesk, FlowReader, Protocol):
-    """Both."""
+_LOST: Final = {Status.CANCELLED: "was cancelled", Status.EXPIRED: "has expired", None: "is gone"}
+"""What keeps the job of a failed step from coming back."""
 
 
 class FlowCalls(StoreOperations):
@@ -124,6 +79,9 @@ class FlowCalls(StoreOperations):
     def forget_rules(self) -> None: ...
 
     @abstractmethod
+    def _doubt_rules(self) -> None: ...
+
+    @abstractmethod
     def _let_in(self, batch: Batch) -> Batch: ...
 
     # --- Starting --------------------------------------------------------------------------------------------
@@ -133,38 +91,58 @@ class FlowCalls(StoreOperations):
         plan = checked_workflow(flow)
         id = new_id() if flow.id is None else check_name(flow.id, "id", MAX_ID - len(compensation_id("")))
         large = len(flow.steps) > AT_ONCE
-        admitted = self._let_in(admit(_jobs(flow, id, plan.waiting), moment, self.limits))
-        batch = _held(admitted, plan.waiting, hold_all=large)
-        compensation = None if flow.compensation is None else _written(flow.compensation, id, self.limits, moment)
+        admitted = self._let_in(admit(jobs_of(flow, id, plan.waiting), moment, self.limits))
+        batch = held_back(admitted, plan.waiting, hold_all=large)
+        undo = flow.compensation
+        compensation = None if undo is None else written_compensation(undo, id, self.limits, moment)
         state = WorkflowState.STARTING if large else WorkflowState.RUNNING
         begun = Workflow(id, flow.name, flow.tenant_id, flow.policy, state, len(flow.steps), 0, 0, moment)
         rows = [
-            StepRow(id, number, step.name, step.part, job.id, waiting, _first_state(waiting, large))
+            StepRow(id, number, step.name, step.part, job.id, waiting, first_state(waiting, large))
             for number, (step, job, waiting) in enumerate(zip(flow.steps, batch.fresh, plan.waiting, strict=True))
         ]
         edges = iter(plan.edges)
-        steps = _chunks(rows)
+        steps = chunks_of(rows)
 
         def begin(desk: Desk) -> None:
             desk.insert_workflow(begun, compensation)
-            part = steps[0]
-            desk.insert_jobs(_part(batch, 0, len(part)))
-            desk.insert_steps(part)
+            _insert(desk, steps[0], part_of(batch, 0, len(steps[0])))
             desk.insert_edges(id, first_edges)
 
         first_edges = list(islice(edges, AT_ONCE)) if large else list(edges)
         self._at_flow_desk(begin)
-        done = len(steps[0])
-        for part in steps[1:]:
-            self._at_flow_desk(lambda desk, part=part, start=done: _insert(desk, part, _part(batch, start, len(part))))  # type: ignore[misc]
-            done += len(part)
-        while some := list(islice(edges, AT_ONCE)):
-            self._at_flow_desk(lambda desk, some=some: desk.insert_edges(id, some))  # type: ignore[misc]
-        if large:
-            self._at_flow_desk(lambda desk: _set_going(desk, id))
+        if large and self._store_rest(id, batch, steps, edges):
             self._go_on([id], moment)
         self.forget_rules()
         return id
+
+    def _store_rest(
+        self, id: str, batch: Batch, steps: Sequence[Sequence[StepRow]], edges: Iterator[tuple[int, int]]
+    ) -> bool:
+        """Store what the first transaction did not, and set the workflow going. False, and nothing more is stored, once
+        somebody has cancelled it."""
+        done = len(steps[0])
+        for part in steps[1:]:
+            jobs = part_of(batch, done, len(part))
+            if not self._while_starting(id, lambda desk, part=part, jobs=jobs: _insert(desk, part, jobs)):  # type: ignore[misc]
+                return False
+            done += len(part)
+        while some := list(islice(edges, AT_ONCE)):
+            if not self._while_starting(id, lambda desk, some=some: desk.insert_edges(id, some)):  # type: ignore[misc]
+                return False
+        return self._while_starting(id, lambda desk: _set_state(desk, id, WorkflowState.RUNNING))
+
+    def _while_starting(self, id: str, work: Callable[[Desk], None]) -> bool:
+        """Do the work, unless the workflow is not starting any more. Its row is locked: a cancel comes before, and
+        then nothing is stored behind its back, or after, and then it finds all of it."""
+
+        def guarded(desk: Desk) -> bool:
+            starts = [flow.state is WorkflowState.STARTING for flow in desk.lock_workflows([id])] == [True]
+            if starts:
+                work(desk)
+            return starts
+
+        return self._at_flow_desk(guarded)
 
     # --- Moving on -------------------------------------------------------------------------------------------
 
@@ -179,17 +157,23 @@ class FlowCalls(StoreOperations):
         for _ in range(MOST_PASSES):
             if not left:
                 return
-            left = [each for each in left if self._at_flow_desk(partial(self._again, id=each, now=now))]
+            left = [each for each in left if self._look_again(each, now)]
 
-    def _again(self, desk: Desk, *, id: str, now: datetime) -> bool:
+    def _look_again(self, id: str, now: datetime) -> bool:
+        more, flow = self._at_flow_desk(partial(self._again, id=id, now=now))
+        if flow is not None and flow.state is WorkflowState.DONE and flow.policy is Policy.COMPENSATE:
+            self._cancel_rest(id, now)  # a compensation that was kept ready is not needed any more
+        return more
+
+    def _again(self, desk: Desk, *, id: str, now: datetime) -> tuple[bool, Workflow | None]:
         flows = desk.lock_workflows([id])
         if not flows:
-            return False
+            return False, None
         more = flowing.settle_state(desk, flows[0], now)
         [flow] = desk.lock_workflows([id])
         if not more and flowing.wants_compensation(desk, flow):
             self._compensate(desk, flow, now)
-        return more
+        return more, flow
 
     def _advance_after(self, rules: Rules, settlements: Sequence[Settlement], now: datetime) -> None:
         """What was settled may have been steps."""
@@ -204,6 +188,12 @@ class FlowCalls(StoreOperations):
             for start in range(0, len(ids), AT_ONCE):
                 self.advance(ids[start : start + AT_ONCE], now=now)
 
+    def _notice_steps(self, rules: Rules, leased: Leased) -> None:
+        """Whoever leases a step knows that there are workflows. Rules that are too old to say so are read again before
+        the step is settled."""
+        if not rules.flows and any(WORKFLOW in item.job.meta for item in leased):
+            self._doubt_rules()
+
     def mend_workflows(self, *, now: datetime | None = None) -> int:
         moment = self._moment(now)
         if not self._rules().flows:
@@ -215,18 +205,34 @@ class FlowCalls(StoreOperations):
         self._go_on(stuck, moment)
         abandoned = self._at_flow_desk(lambda desk: desk.abandoned(moment - STARTED_WITHIN, LOST_AT_ONCE))
         for id in abandoned:
-            self.cancel_workflow(id, now=moment)
-        return len(lost) + len(stuck) + len(abandoned)
+            self._at_flow_desk(partial(_close, id=id))
+        return len(lost) + len(stuck) + len(abandoned) + self._mend_cancels(moment)
+
+    def _mend_cancels(self, now: datetime) -> int:
+        """Whoever cancels a workflow may die over it: this goes on, a bounded number of steps at a time."""
+        left = AT_ONCE
+        cancelling = self._at_flow_desk(lambda desk: desk.cancelling(LOST_AT_ONCE))
+        for id in cancelling:
+            while left and (cancelled := self._cancel_some(id, now, left)):
+                left -= cancelled
+            self._at_flow_desk(partial(_end_cancel, id=id, now=now))
+        return len(cancelling)
 
     def _compensate(self, desk: Desk, flow: Workflow, now: datetime) -> None:
-        """Exactly once: the text is gone with it."""
+        """Exactly once: the text is gone with it. One that died comes back once it was redriven, and then waits for
+        this."""
         written = desk.compensation(flow.id)
-        if written is None:
+        if written is not None:
+            batch = admit([read_compensation(written, flow.id)], now, self.limits)
+            undo = StepRow(flow.id, COMPENSATION, "compensation", "", batch.fresh[0].id, 0, StepState.OPEN)
+            desk.insert_jobs(batch)
+            desk.insert_steps([undo])
+            desk.forget_compensation(flow.id)
+        elif _compensation_waits(desk, flow.id):
+            desk.mark(flow.id, [COMPENSATION], StepState.OPEN)
+            desk.let_go([compensation_id(flow.id)], now)
+        else:
             return
-        batch = admit([_read(written, flow.id)], now, self.limits)
-        desk.insert_jobs(batch)
-        desk.insert_steps([StepRow(flow.id, COMPENSATION, "compensation", "", batch.fresh[0].id, 0, StepState.OPEN)])
-        desk.forget_compensation(flow.id)
         desk.save(replace(flow, state=WorkflowState.COMPENSATING, ended_at=None))
 
     # --- Looking ---------------------------------------------------------------------------------------------
@@ -268,18 +274,26 @@ class FlowCalls(StoreOperations):
     def cancel_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
         moment = self._moment(now)
         self.get_workflow(id)
-        self._at_flow_desk(lambda desk: _close(desk, id, moment))
+        self._at_flow_desk(partial(_close, id=id))
         self._cancel_rest(id, moment)
+        self._at_flow_desk(partial(_end_cancel, id=id, now=moment))
         return self.get_workflow(id)
 
     def _cancel_rest(self, id: str, now: datetime) -> None:
         """Whatever of the workflow has not ended."""
-        while unfinished := self._at_flow_desk(lambda desk: desk.unfinished(id, AT_ONCE)):
-            for _, job_id in unfinished:
-                with suppress(JobNotFound):  # one that was cancelled by itself, and pruned
-                    self._cancel(job_id, now)
+        while self._cancel_some(id, now, AT_ONCE):
+            pass
+
+    def _cancel_some(self, id: str, now: datetime, most: int) -> int:
+        """At most so many steps that have not ended; how many there were."""
+        unfinished = self._at_flow_desk(lambda desk: desk.unfinished(id, most))
+        for _, job_id in unfinished:
+            with suppress(JobNotFound):  # one that was cancelled by itself, and pruned
+                self._cancel(job_id, now)
+        if unfinished:
             numbers = [number for number, _ in unfinished]
-            self._at_flow_desk(lambda desk, numbers=numbers: desk.mark(id, numbers, StepState.CANCELLED))  # type: ignore[misc]
+            self._at_flow_desk(lambda desk: desk.mark(id, numbers, StepState.CANCELLED))
+        return len(unfinished)
 
     @abstractmethod
     def redrive(self, filter: JobFilter | None = None, *, now: datetime | None = None) -> Sequence[str]: ...
@@ -289,13 +303,44 @@ class FlowCalls(StoreOperations):
         flow = self.get_workflow(id)
         if flow.state is not WorkflowState.FAILED:
             raise InvalidInput(f"workflow {id} is {flow.state.value}: only one that has failed can be redriven")
-        after = COMPENSATION
-        while failed := self._at_flow_desk(lambda desk, after=after: desk.failed(id, after, AT_ONCE)):  # type: ignore[misc]
+        self._refuse_lost_steps(flow)
+        for failed in self._failed_steps(id):
             ids = [job_id for _, job_id in failed]
             self.redrive(JobFilter(ids=ids), now=moment)
             self.advance(ids, now=moment)
-            after = failed[-1][0]
+        undo = self._at_flow_desk(lambda desk: desk.failed(id, COMPENSATION - 1, 1))
+        if undo and undo[0][0] == COMPENSATION:  # it died: should the workflow fail again, it is to run again
+            plan = RedrivePlan(now=moment, start=HELD, rate=None, offset=0, reset_attempts=False, clone=False)
+            self._redrive(check_filter(JobFilter(ids=[undo[0][1]])), None, 1, plan)
+            self.advance([undo[0][1]], now=moment)
         return self.get_workflow(id)
+
+    def _failed_steps(self, id: str) -> Iterator[Sequence[tuple[int, str]]]:
+        after = COMPENSATION
+        while failed := self._at_flow_desk(lambda desk, after=after: desk.failed(id, after, AT_ONCE)):  # type: ignore[misc]
+            yield failed
+            after = failed[-1][0]
+
+    def _refuse_lost_steps(self, flow: Workflow) -> None:
+        """A step that was cancelled, has expired or was purged cannot come back. Where all steps have to be done, the
+        workflow then never will be; where it goes on without, one that can come back is enough."""
+        back = False
+        lost: tuple[int, str] | None = None
+        for failed in self._failed_steps(flow.id):
+            ids = [job_id for _, job_id in failed]
+            for ending in self._at_flow_desk(lambda desk, ids=ids: desk.endings(ids)):  # type: ignore[misc]
+                if ending.status not in _LOST:
+                    back = True
+                elif lost is None:
+                    lost = ending.number, _LOST[ending.status]
+        if lost is None or (back and flow.policy is Policy.CONTINUE):
+            return
+        number, why = lost
+        [step] = self._at_flow_desk(lambda desk: desk.steps(flow.id, number - 1, 1))
+        raise InvalidInput(
+            f"workflow {flow.id} cannot go on: the job of its step {step.name!r} {why}, and only dead jobs come back. "
+            "Start a new workflow; cancelling this one gives up what still waits"
+        )
 
     def _prune_workflows(self, before: datetime, limit: int) -> None:
         over = self._at_flow_desk(lambda desk: desk.over(before, limit))
@@ -308,79 +353,29 @@ class FlowCalls(StoreOperations):
         return self._at_desk(lambda desk: work(cast("Desk", desk)))
 
 
-def _first_state(waiting: int, large: bool) -> StepState:
-    return StepState.WAITING if waiting else StepState.HELD if large else StepState.OPEN
-
-
-def _jobs(flow: NewWorkflow, id: str, waiting: Sequence[int]) -> list[NewJob]:
-    made = new_ids(len(flow.steps))
-    return [
-        _job_of(step, flow, id, made_id, waits=count > 0)
-        for step, made_id, count in zip(flow.steps, made, waiting, strict=True)
-    ]
-
-
-def _held(batch: Batch, waiting: Sequence[int], *, hold_all: bool) -> Batch:
-    """The batch with those jobs held that wait for others, or all."""
-    held = [
-        job._replace(due_at=HELD) if count or (hold_all and job.run_at is None) else job
-        for job, count in zip(batch.fresh, waiting, strict=True)
-    ]
-    return batch._replace(fresh=held)
-
-
-def _job_of(step: NewStep, flow: NewWorkflow, id: str, made_id: str, *, waits: bool) -> NewJob:
-    job = step.job
-    if job.idempotency_key is not None:
-        raise InvalidInput(f"step {step.name!r} has a key: a workflow is started as a whole, and its steps have none")
-    if job.run_at is not None and waits:
-        raise InvalidInput(f"step {step.name!r} waits for others, so it cannot have a time of its own")
-    if job.tenant_id != flow.tenant_id:
-        raise InvalidInput(f"step {step.name!r} is of tenant {job.tenant_id!r}, its workflow of {flow.tenant_id!r}")
-    meta = {**(job.meta or {}), WORKFLOW: id, STEP: step.name}
-    return job._replace(id=job.id or made_id, meta=meta)
-
-
-def _chunks(rows: Sequence[StepRow]) -> list[Sequence[StepRow]]:
-    return [rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE)]
-
-
-def _part(batch: Batch, start: int, count: int) -> Batch:
-    fresh = batch.fresh[start : start + count]
-    return Batch(fresh, batch.answers[start : start + count], [job.id for job in fresh])
-
-
 def _insert(desk: Desk, steps: Sequence[StepRow], batch: Batch) -> None:
     desk.insert_jobs(batch)
     desk.insert_steps(steps)
 
 
-def _set_going(desk: Desk, id: str) -> None:
-    [flow] = desk.lock_workflows([id])
-    desk.save(replace(flow, state=WorkflowState.RUNNING))
+def _set_state(desk: Desk, id: str, state: WorkflowState) -> None:
+    for flow in desk.lock_workflows([id]):
+        desk.save(replace(flow, state=state))
 
 
-def _close(desk: Desk, id: str, now: datetime) -> None:
-    [flow] = desk.lock_workflows([id])
-    if flow.state is not WorkflowState.DONE:
-        desk.save(replace(flow, state=WorkflowState.CANCELLED, ended_at=now))
+def _close(desk: Desk, *, id: str) -> None:
+    """Nothing of it begins any more."""
+    for flow in desk.lock_workflows([id]):
+        if flow.state not in (WorkflowState.DONE, WorkflowState.CANCELLED):
+            desk.save(replace(flow, state=WorkflowState.CANCELLING, ended_at=None))
 
 
-def _written(job: NewJob, id: str, limits: Limits, now: datetime) -> str:
-    """The compensation as text, once it has been checked."""
-    admit([job._replace(id=None)], now, limits)
-    if job.idempotency_key is not None or job.run_at is not None or job.expires_at is not None:
-        raise InvalidInput("a compensation has neither a key nor a time of its own")
-    kept: dict[str, Any] = {
-        "type": job.type, "queue": job.queue, "tenant_id": job.tenant_id, "priority": job.priority,
-        "max_attempts": job.max_attempts, "meta": dict(job.meta or {}),
-        "timeout": None if job.timeout is None else getattr(job.timeout, "total_seconds", lambda: job.timeout)(),
-        "payload": b64encode(job.payload).decode(),
-    }  # fmt: skip
-    return json.dumps(kept)
+def _end_cancel(desk: Desk, *, id: str, now: datetime) -> None:
+    for flow in desk.lock_workflows([id]):
+        if flow.state is WorkflowState.CANCELLING and not desk.unfinished(id, 1):
+            desk.save(replace(flow, state=WorkflowState.CANCELLED, ended_at=now))
 
 
-def _read(text: str, id: str) -> NewJob:
-    kept = json.loads(text)
-    meta = {**kept.pop("meta"), WORKFLOW: id, STEP: "compensation"}
-    return NewJob(payload=b64decode(kept.pop("payload")), meta=meta, id=compensation_id(id), **kept)
+def _compensation_waits(desk: Desk, id: str) -> bool:
+    first = desk.steps(id, None, 1)
+    return bool(first) and first[0].number == COMPENSATION and first[0].state is StepState.WAITING

@@ -194,6 +194,11 @@ class GoverningCalls(StoreOperations):
             self._learned.clear()
             self._hints.clear()
 
+    def _doubt_rules(self) -> None:
+        """Read what governs claims again before it is asked for."""
+        with self._rules_lock:  # as above
+            self._rules_until = 0.0
+
     def _learn(self, rules: Rules) -> None:
         """Jobs that were claimed before everybody knew of a limit are counted in: at once, and once more when
         everybody knows."""

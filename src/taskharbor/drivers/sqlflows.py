@@ -103,6 +103,9 @@ class SqlFlows(ABC):
     def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
         self._run("flow_count_down", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
 
+    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
+        self._run("flow_count_up", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
+
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         return self._numbered("flow_held", workflow_id, most)
 
@@ -181,6 +184,9 @@ class SqlFlows(ABC):
 
     def abandoned(self, before: datetime, limit: int) -> Sequence[str]:
         return [row[0] for row in self._rows("flow_abandoned", {"before": before, "most": limit})]
+
+    def cancelling(self, limit: int) -> Sequence[str]:
+        return [row[0] for row in self._rows("flow_cancelling", {"most": limit})]
 
     def over(self, before: datetime, limit: int) -> Sequence[str]:
         return sorted(row[0] for row in self._rows("flow_over", {"before": before, "most": limit}))

@@ -28,6 +28,7 @@ from taskharbor.testing.contract.rates import RateContract
 from taskharbor.testing.contract.reclaim import ReclaimContract
 from taskharbor.testing.contract.recovery import RecoveryContract
 from taskharbor.testing.contract.repeats import RepeatContract
+from taskharbor.testing.contract.returning import ReturningContract
 from taskharbor.testing.contract.schedules import ScheduleContract
 from taskharbor.testing.contract.settling import SettlingContract
 from taskharbor.testing.contract.surveys import SurveyContract
@@ -67,6 +68,7 @@ class DriverContract(
     RateContract,
     FairnessContract,
     WorkflowContract,
+    ReturningContract,
     AccessContract,
     ListeningContract,
     InputContract,

@@ -1,14 +1,16 @@
-"""Workflows in the state machine: started, worked on by the other rules, cancelled, redriven."""
+"""Workflows in the state machine: started, worked on by the other rules, cancelled, redriven whole or step by step."""
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from typing import Any, Final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from taskharbor.core.model import HELD, NewJob
-from taskharbor.core.workflow import NewStep, NewWorkflow, Policy
+from taskharbor.core.model import HELD, JobFilter, NewJob
+from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, StepState
 from taskharbor.testing.statemachine import strategies as draw
 from taskharbor.testing.statemachine.governing import GoverningRules
 from taskharbor.testing.statemachine.pair import Side
@@ -38,11 +40,16 @@ class FlowRules(GoverningRules):
         queue=draw.queues,
         type=st.sampled_from(draw.TYPES),
         max_attempts=st.sampled_from([1, 2]),
+        run_in=draw.ahead(None, None, 5),
     )
-    def start_workflow(self, shape: str, policy: Policy, queue: str, type: str, max_attempts: int) -> None:
+    def start_workflow(
+        self, shape: str, policy: Policy, queue: str, type: str, max_attempts: int, run_in: timedelta | None
+    ) -> None:
         id = f"flow-{len(self.flows)}"
+        run_at = None if run_in is None else self.now + run_in
+        job = NewJob(type, b"1", queue, max_attempts=max_attempts)
         steps = [
-            NewStep(f"step {number}", self._job(f"{id}-{number}", queue, type, max_attempts), after, shape)
+            NewStep(f"step {number}", job._replace(id=f"{id}-{number}", run_at=None if after else run_at), after, shape)
             for number, after in enumerate(SHAPES[shape])
         ]
         undo = NewJob(type, b"undo", queue, max_attempts=1) if policy is Policy.COMPENSATE else None
@@ -51,10 +58,6 @@ class FlowRules(GoverningRules):
         self.pair.same(
             lambda side: side.driver.start_workflow(NewWorkflow(shape, steps, policy, undo, id=id), now=self.now)
         )
-
-    @staticmethod
-    def _job(id: str, queue: str, type: str, max_attempts: int) -> NewJob:
-        return NewJob(type, b"1", queue, id=id, max_attempts=max_attempts)
 
     @precondition(lambda self: self.flows)
     @rule(pick=draw.picks, change=st.sampled_from(["redrive", "redrive", "cancel"]))
@@ -67,6 +70,12 @@ class FlowRules(GoverningRules):
             return side.driver.redrive_workflow(id, now=self.now)
 
         self.pair.same(call)
+
+    @precondition(lambda self: self.flows)
+    @rule(pick=draw.picks, numbers=st.sets(st.sampled_from(["0", "1", "2", "undo"]), min_size=1))
+    def redrive_steps(self, pick: int, numbers: set[str]) -> None:
+        ids = [f"{self.flows[pick % len(self.flows)]}-{number}" for number in sorted(numbers)]
+        self.pair.same(lambda side: sorted(side.driver.redrive(JobFilter(ids=ids), now=self.now)))
 
     @precondition(lambda self: self.flows)
     @rule()
@@ -88,6 +97,18 @@ class FlowRules(GoverningRules):
         for job in self.jobs():
             if job.lease_token is not None:
                 assert job.due_at < HELD, f"{job.id} waits for others and is leased"
+
+    @invariant()
+    def every_step_waits_for_those_before_it_that_have_not_ended(self) -> None:
+        driver = self.pair.memory.driver  # the other one is compared with it
+        for flow in driver.list_workflows() if self.flows else ():
+            ended = {StepState.DONE, StepState.FAILED} if flow.policy is Policy.CONTINUE else {StepState.DONE}
+            steps = {step.number: step for step in driver.workflow_steps(flow.id)}
+            causes = Counter(
+                after for before, after in driver.workflow_edges(flow.id) if steps[before].state not in ended
+            )
+            for number, step in steps.items():
+                assert step.waiting == causes[number], f"{flow.id} {step.name} waits for {step.waiting}"
 
     def nothing_is_stuck(self) -> None:
         driver: Any = self.driver

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import WorkflowNotFound
+from taskharbor.core.errors import InvalidInput, WorkflowNotFound
 from taskharbor.core.workflow import Step, StepCounts, Workflow, WorkflowState
 from taskharbor.web.access import Permission
 from taskharbor.web.pages.routes import page_router
@@ -89,7 +89,11 @@ async def redrive(visit: Acting) -> Response:
     seen = await visit.run(_look, visit.driver, id, visit.tenant)
     if seen.flow.state is not WorkflowState.FAILED:
         return _back(visit, seen.flow, "Only a workflow that has failed can be sent on: nothing was changed.", "watch")
-    return _back(visit, await visit.run(visit.driver.redrive_workflow, id), "It goes on: its dead steps run again.")
+    try:
+        flow = await visit.run(visit.driver.redrive_workflow, id)
+    except InvalidInput as error:
+        return _back(visit, seen.flow, f"{error}.", "watch")
+    return _back(visit, flow, "It goes on: its dead steps run again.")
 
 
 def _back(visit: Visit, flow: Workflow, words: str, kind: str = "good") -> Response:

@@ -1,1 +1,1 @@
-UPDATE th_jobs SET due_at = 253370764800000000, due_was = NULL, run_at = NULL WHERE id = :id AND status = 'ready';
+UPDATE th_jobs SET due_at = 253370764800000000, due_was = NULL WHERE id = :id AND status = 'ready';
