@@ -96,3 +96,47 @@ def test_a_declaration_that_makes_no_sense_is_refused_where_it_stands(harbor: Ha
 def test_rates_are_numbers_or_so_many_in_a_span() -> None:
     given = [5, 0.5, "5", "100/s", "60/m", " 36 / h ", "86400/d"]
     assert [rate_a_second(rate) for rate in given] == [5, 0.5, 5, 100, 1, 0.01, 1]
+
+
+def test_a_key_is_made_of_the_defaults_too_and_of_numbers_as_the_annotation_has_them(harbor: Harbor) -> None:
+    @harbor.task(limit_key="{account}-{share}")
+    def sync(account: str = "all", share: float = 1, note: str = "") -> None: ...
+
+    def key_of(call: Any, **arguments: Any) -> Any:
+        return harbor.driver.get(call.enqueue(**arguments).id).meta["limit_key"]
+
+    assert key_of(sync) == key_of(sync, account="all") == key_of(sync, share=1) == key_of(sync, share=1.0) == "all-1.0"
+    assert key_of(sync.using(limit_key=lambda account: account)) == "all"
+    assert key_of(sync.using(limit_key=lambda **all: ",".join(all))) == "account,share,note"
+    harbor.periodic("@every 1h", name="hourly")(sync)
+    assert harbor.schedules["hourly"].meta["limit_key"] == "all-1.0"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({"concurrency": 0}, "from 1 to 1,000,000,000, got 0: to stop a queue altogether, pause it"),
+        ({"concurrency": 10**23}, "from 1 to 1,000,000,000, got 1" + 23 * "0" + "$"),
+        ({"concurrency": True}, "got True$"),
+        ({"rate": 1e-9}, "from 0.000001 to 1,000,000,000 jobs a second, got 1e-09"),
+        ({"rate": 10**400}, "from 0.000001 to 1,000,000,000 jobs a second"),
+        ({"rate": 1, "burst": 10**10}, "burst must be a whole number from 1 to 1,000,000,000"),
+        ({}, "to have none, lift the one there is"),
+        ({"per": "tenant", "concurrency": 1}, "a limit for a tenant is counted as a whole or per 'key', got 'tenant'"),
+    ],
+    ids=str,
+)
+def test_a_limit_that_is_refused_is_told_the_true_reason(harbor: Harbor, sizes: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        harbor.limit(tenant="acme", **sizes)
+
+
+@pytest.mark.parametrize("fair", ["no", 0, None, "true"])
+def test_fair_is_a_yes_or_a_no(harbor: Harbor, fair: Any) -> None:
+    with pytest.raises(InvalidInput, match="fair must be True or False"):
+        harbor.queue("mail", fair=fair)
+    with pytest.raises(InvalidInput, match="fair must be True or False"):
+        harbor.set_fair("mail", fair)
+    with pytest.raises(InvalidInput, match="must be from 0.01 to 100"):
+        harbor.queue("mail", weights={"acme": 10**400})
+    assert harbor.driver.queues() == []

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taskharbor import DuplicateJob, Enqueued, Harbor, InvalidInput, Task, Unique
+from taskharbor import Batch, DuplicateJob, Enqueued, Harbor, InvalidInput, Task, Unique
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclass
+class Document:
+    number: int
+    language: str = "en"
+    parts: list[int] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -137,6 +152,10 @@ def test_a_job_of_a_transaction_that_is_rolled_back_holds_no_key(tmp_path: Path)
         {"debounce": lambda: -1},
         {"throttle": lambda: 0},
         {"debounce": lambda: 1, "throttle": lambda: 1},
+        {"debounce": lambda: True},
+        {"throttle": lambda: True},
+        {"debounce": lambda: 1, "on_duplicate": lambda: "raise"},
+        {"debounce": lambda: 1, "on_duplicate": lambda: "return"},
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_written(harbor: Harbor, options: dict[str, Any]) -> None:
@@ -152,3 +171,120 @@ def test_the_message_about_an_unknown_argument_names_those_there_are(harbor: Har
 
         @harbor.task(unique=Unique(by=("client",)))
         def sync(customer: str, full: bool = False) -> None: ...
+
+
+def test_an_argument_that_is_left_out_is_equal_to_its_default(harbor: Harbor) -> None:
+    @harbor.task(unique=Unique(by=("customer", "size")))
+    def sync(customer: str = "all", size: Size = Size.SMALL, note: str = "") -> None: ...
+
+    first = sync.enqueue()
+    for same in (
+        sync.enqueue(customer="all"),
+        sync.enqueue(size=Size.SMALL, note="again"),
+        sync.using(delay=5).enqueue("all", Size.SMALL),
+        harbor.enqueue("sync", {"customer": "all"}),
+        harbor.enqueue("sync", b'{"size": "small"}'),
+        *sync.enqueue_many([{"customer": "all"}]),
+    ):
+        assert same == Enqueued(first.id, True)
+    assert not sync.enqueue(customer="acme").existed
+    assert not sync.enqueue(size=Size.LARGE).existed
+
+
+def test_a_default_that_marks_what_was_left_out_is_equal_to_itself_alone(harbor: Harbor) -> None:
+    missing: Any = object()
+
+    @harbor.task(unique=Unique())
+    def sync(customer: Any = missing) -> None: ...
+
+    first = sync.enqueue()
+    assert sync.enqueue() == Enqueued(first.id, True)
+    assert not sync.enqueue(customer="acme").existed
+
+
+def test_a_batch_task_has_the_defaults_of_its_items(harbor: Harbor) -> None:
+    @harbor.task(batch=10, unique=Unique())
+    def index(batch: Batch[Document]) -> None: ...
+
+    first = index.enqueue(number=1)
+    assert index.enqueue(number=1, language="en") == Enqueued(first.id, True)
+    assert index.enqueue(Document(1)) == Enqueued(first.id, True)
+    assert not index.enqueue(number=1, parts=[2]).existed
+
+
+def test_numbers_that_are_equal_are_the_same_however_they_are_written(harbor: Harbor) -> None:
+    @harbor.task(unique=Unique())
+    def pay(amount: float, parts: list[float], most: float | None = None) -> None: ...
+
+    first = pay.enqueue(amount=1, parts=[2, 3.5], most=10**20)
+    assert pay.enqueue(amount=1.0, parts=[2.0, 3.5], most=1e20) == Enqueued(first.id, True)
+    assert not pay.enqueue(amount=1.5, parts=[2, 3.5], most=1e20).existed
+    assert not pay.enqueue(amount=1, parts=[2, 3.5], most=1e20 + 1e5).existed
+
+
+def test_a_scope_without_fields_is_that_of_the_tenant(harbor: Harbor) -> None:
+    rule = Unique(scope=())
+
+    @harbor.task(unique=rule)
+    def sync(customer: str) -> None: ...
+
+    @harbor.task(unique=rule)
+    def audit(customer: str) -> None: ...
+
+    first = sync.enqueue("acme")
+    assert audit.enqueue("acme") == Enqueued(first.id, True)
+    assert not audit.using(tenant="other").enqueue("acme").existed
+
+
+def test_an_error_about_equal_arguments_speaks_of_no_key(sync: Task[..., None]) -> None:
+    first = sync.enqueue(customer="acme")
+    with pytest.raises(DuplicateJob, match=f"job {first.id} of type 'sync' counts as the same") as refused:
+        sync.using(on_duplicate="raise").enqueue(customer="acme")
+    assert "key" not in str(refused.value)
+
+
+def test_what_to_do_with_a_duplicate_needs_something_that_makes_one(harbor: Harbor) -> None:
+    @harbor.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(InvalidInput, match="on_duplicate says what a key counts for: give key='…' as well"):
+        send.using(on_duplicate="raise").enqueue(to="ada")
+    assert harbor.driver.counts()["ready"] == 0
+    send.using(on_duplicate="raise", key="a").enqueue(to="ada")
+    send.using(on_duplicate="raise", unique=Unique()).enqueue(to="ada")
+    send.using(on_duplicate="return").enqueue(to="ada")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (True, "Unique(by=('…',))"),
+        ("customer", "Unique(by=('customer',))"),
+        (("customer", "full"), "Unique(by=('customer', 'full'))"),
+        ("tenant", "('tenant', 'type')"),
+        (5, "got 5"),
+    ],
+)
+def test_what_is_no_rule_is_refused_with_how_to_write_one(harbor: Harbor, given: Any, told: str) -> None:
+    def sync(customer: str, full: bool = False) -> None: ...
+
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        harbor.task(unique=given)(sync)
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        harbor.task(sync).using(unique=given)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"by": 5}, "names of arguments, or 'args' for all of them, got 5"),
+        ({"by": "customer"}, "names of arguments, ('customer',)"),
+        ({"by": ("a", 1)}, "got ('a', 1)"),
+        ({"scope": "tenant"}, "names of fields, ('tenant',)"),
+        ({"scope": ("customer",)}, "by=('customer',)"),
+        ({"scope": None}, "got None"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused_with_what_it_takes(rule: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        Unique(**rule)

@@ -112,3 +112,15 @@ def test_a_store_makes_no_copies_of_encrypted_jobs_which_would_not_open(keys: Pa
     assert "cannot copy it" in say("dlq", "redrive", job.id, "--clone", code=2)
     assert len(driver.list().jobs) == 1
     assert "redriven: 1" in say("dlq", "redrive", job.id)
+
+
+def test_an_application_without_keys_is_not_asked_for_again(
+    keys: Path, app: str, driver: Driver, run: Run, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = run("--encryption-keys", str(keys), "enqueue", "email.send", '{"to": "ada"}')["id"]
+    monkeypatch.setenv("TASKHARBOR_URL", STORE)
+    said = say("-A", f"{app}:harbor", "jobs", "show", id, "--decrypt", code=2)
+    assert f"{app}:harbor has none" in said and "--encryption-keys" in said
+    assert "with -A" not in said
+    assert f"{app}:harbor has none" in say("-A", f"{app}:harbor", "keys", "list", code=2)
+    assert "with -A" in say("jobs", "show", id, "--decrypt", code=2)

@@ -251,6 +251,17 @@ def test_a_worker_finds_the_application_of_a_file_above(processes: str, tmp_path
     assert not list(below.iterdir())
 
 
+def test_a_rule_for_a_name_that_looks_like_a_slip_is_doubted(app: str, tmp_path: Path, say: Say) -> None:
+    with (tmp_path / f"{app}.py").open("a") as file:
+        file.write(
+            "harbor.limit(type='email.sned', rate=1)\nharbor.queue('mial')\nharbor.limit(queue='bulk', rate=1)\n"
+        )
+    said = say("-A", app, "worker", "--drain")
+    assert "names the type email.sned, which has a limit: did you mean email.send?" in said
+    assert "names the queue mial, which has a share: did you mean mail?" in said
+    assert "bulk" not in said
+
+
 @pytest.mark.parametrize(("queues", "is_doubted"), [("mial,default", True), ("mail", False)])
 def test_a_queue_that_no_task_names_is_doubted(queues: str, is_doubted: bool, app: str, say: Say) -> None:
     said = say("-A", app, "worker", "-q", queues, "--drain")

@@ -84,14 +84,15 @@ def test_a_lease_is_a_timedelta_or_seconds(value: timedelta | float) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, timedelta(0), -timedelta(seconds=1), float("nan"), float("inf"), 1e300, "30", timedelta.max, 1e-9]
+    "value",
+    [0, -1, timedelta(0), -timedelta(seconds=1), float("nan"), float("inf"), 1e300, "30", timedelta.max, 1e-9, True],
 )
 def test_a_lease_that_is_no_positive_duration_is_refused(value: object) -> None:
     with pytest.raises(InvalidLeaseDuration):
         check_lease(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "soon", timedelta.max, None])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "soon", timedelta.max, None, True])
 def test_a_duration_that_cannot_be_kept_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput):
         check_duration(value, "timeout")  # type: ignore[arg-type]

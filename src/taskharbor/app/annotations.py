@@ -57,6 +57,10 @@ class Check:
     def load(self, value: JsonValue) -> Any:
         raise NotImplementedError
 
+    def widened(self, value: int) -> JsonValue:
+        """The number as this annotation has it: a float where it says so, for an int is taken for one."""
+        return value
+
     def mismatch(self, value: object) -> Mismatch:
         return Mismatch(f"must be {self.name}", value)
 
@@ -86,6 +90,17 @@ class Plain(Check):
         raise self.mismatch(value)
 
     load = dump
+
+
+class Float(Plain):
+    def __init__(self) -> None:
+        super().__init__("float", (float, int), (float, int))
+
+    def widened(self, value: int) -> JsonValue:
+        try:
+            return float(value)
+        except OverflowError:  # beyond all floats, so equal to none
+            return value
 
 
 class ListOf(Check):
@@ -223,6 +238,10 @@ class AnyOf(Check):
     def load(self, value: JsonValue) -> Any:
         return self._first([option.load for option in self._options], value)
 
+    def widened(self, value: int) -> JsonValue:
+        # Where both an int and a float will do, they are the same number.
+        return next((option.widened(value) for option in self._options if float in option.exact), value)
+
     def _first(self, ways: list[Callable[[Any], Any]], value: Any) -> Any:
         inside = None
         for way in ways:
@@ -246,7 +265,7 @@ _NONE_CHECK: Final = Plain("None", (_NONE,), (_NONE,))
 _KNOWN: Final[dict[Any, Check]] = {
     str: Plain("str", (str,), (str,)),
     int: Plain("int", (int,), (int,)),
-    float: Plain("float", (float, int), (float, int)),
+    float: Float(),
     bool: Plain("bool", (bool,), (bool,)),
     list: Plain("list", (list,), (list,)),
     dict: Plain("dict", (dict,), (dict,)),

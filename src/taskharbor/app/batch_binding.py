@@ -91,6 +91,14 @@ class ItemBinding(Binding):
         except Mismatch as found:
             raise self._refused(found) from None
 
+    def _known_defaults(self) -> dict[str, JsonValue]:
+        known = super()._known_defaults()
+        for field in dataclasses.fields(self._item) if dataclasses.is_dataclass(self._item) else ():
+            # Of other factories nobody knows what they will make in the worker.
+            if field.name in self._checks and field.default_factory in (list, dict):
+                known[field.name] = field.default_factory()
+        return known
+
     def _dump_model(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, JsonValue]:
         assert self._model is not None
         if len(positional) > 1 or (positional and named) or (positional and not isinstance(positional[0], self._item)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -57,6 +59,8 @@ class Binding:
             if parameter.kind is _Parameter.POSITIONAL_OR_KEYWORD and name != CONTEXT
         ]
         self._required = frozenset(required)
+        self._given_defaults = {name: parameters[name].default for name in self._checks if name not in self._required}
+        self._defaults: dict[str, JsonValue] | None = None
         self._exact = {name: check.exact for name, check in self._checks.items()}
 
     def dump(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -102,6 +106,25 @@ class Binding:
             self._refuse_missing(values)
         known = {name: self._dumped(name, value) for name, value in values.items() if name not in unknown}
         return known, unknown
+
+    def completed(self, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """What a payload holds as the function will have it, in terms of JSON: with the defaults of what was left out,
+        and floats where floats are due. Equal calls are equal then, however they were written."""
+        if self._defaults is None:
+            self._defaults = self._known_defaults()
+        found = {**self._defaults, **values}
+        for name, value in found.items():
+            if type(value) is int and name in self._checks:
+                found[name] = self._checks[name].widened(value)
+        return found
+
+    def _known_defaults(self) -> dict[str, JsonValue]:
+        """Those that JSON has words for, as it has them. Of an object that marks "left out", nothing is known."""
+        known: dict[str, JsonValue] = {}
+        for name, value in self._given_defaults.items():
+            with contextlib.suppress(Mismatch, TypeError, ValueError, RecursionError):
+                known[name] = json.loads(json.dumps(self._checks[name].dump(value), allow_nan=False))
+        return known
 
     def culprit(self, values: Mapping[str, JsonValue], encode: Callable[[JsonValue], bytes]) -> InvalidPayload | None:
         """Which argument it is that the codec does not take."""

@@ -180,7 +180,11 @@ class Defining:
             )
         given = {key: value for key, value in options.items() if value is not None}
         _check_names(given)
-        task = Task(cast("Harbor", self), function, self._terms.with_options(given), name=name, **own)
+        try:
+            terms = self._terms.with_options(given)
+        except InvalidInput as error:
+            raise type(error)(f"{name or getattr(function, '__name__', 'task')}: {error}") from None
+        task = Task(cast("Harbor", self), function, terms, name=name, **own)
         check_terms(task.name, task._terms)
         known = self._tasks.get(task.name)
         if known is not None and not known._is_again(function):

@@ -53,7 +53,9 @@ class Governing:
         """Declare that tenants share a queue, each by its weight (1 unless given). Workers of this application put it
         into the store when they start."""
         check_name(name, "queue", MAX_NAME)
-        settings = QueueSettings(name, fair=bool(fair), weights=checked_weights(weights))
+        if not isinstance(fair, bool):
+            raise InvalidInput(f"fair must be True or False, got {fair!r}")
+        settings = QueueSettings(name, fair=fair, weights=checked_weights(weights))
         if settings.weights and not settings.fair:
             raise InvalidInput("weights go with fair=True: a queue that is not fair has none")
         self._shared[name] = settings

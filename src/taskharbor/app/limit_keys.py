@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import MAX_KEY, check_name
 
 
+def _taken(function: Callable[..., Any], given: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the function is called with: all that was given, and of the defaults those that it asks for."""
+    left_out = whole.keys() - given.keys()
+    if not left_out:
+        return whole
+    try:
+        parameters = signature(function).parameters
+    except (TypeError, ValueError):  # of one written in C nothing is known
+        return {name: whole[name] for name in given}
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return whole
+    return {name: value for name, value in whole.items() if name in given or name in parameters}
+
+
 def limit_key_of(
-    type: str, given: str | Callable[..., str | None], payload: bytes, decode: Callable[[bytes], Any]
+    type: str,
+    given: str | Callable[..., str | None],
+    payload: bytes,
+    decode: Callable[[bytes], Any],
+    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> str | None:
-    """The key of one job; None if it has none."""
+    """The key of one job; None if it has none. `complete` fills in what a call may leave out."""
     if isinstance(given, str) and "{" not in given:
         return check_name(given, "limit_key", MAX_KEY)
     if not isinstance(given, str) and not callable(given):
@@ -20,8 +39,9 @@ def limit_key_of(
     arguments = decode(payload) if payload else {}
     if not isinstance(arguments, Mapping):
         raise InvalidInput(f"{type}: limit_key is made of arguments by name, and this job has none: give it as text")
+    whole = complete(arguments)
     try:
-        key = given.format_map(arguments) if isinstance(given, str) else given(**arguments)
+        key = given.format_map(whole) if isinstance(given, str) else given(**_taken(given, arguments, whole))
     except KeyError as error:
         raise InvalidInput(f"{type}: limit_key needs the argument {error}, which this job was not given") from None
     except (TypeError, ValueError, AttributeError, IndexError) as error:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
 from taskharbor.app.limit_keys import limit_key_of
-from taskharbor.app.unique import Unique, debounced, throttled
+from taskharbor.app.unique import SCOPE, Complete, Unique, debounced, throttled
 from taskharbor.core.contract import Duration
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limiting import LIMIT_KEY
@@ -66,7 +66,7 @@ _PAIRS: Final = (
 )
 _KNOWN: Final = EnqueueOptions.__optional_keys__
 _OURS: Final = ("delay", "expires_in", "connection", "debounce", "throttle", "limit_key")
-_ABOUT_A_KEY: Final = ("key_ttl", "unique", "while_in")
+_ABOUT_A_KEY: Final = ("key_ttl", "unique", "while_in", "on_duplicate")
 
 
 def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
@@ -77,6 +77,27 @@ def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
     near = get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? Known" if near else "known"
     return InvalidInput(f"unknown option {name!r}: {meant} are {', '.join(names)}")
+
+
+def _check_scope(given: object) -> None:
+    """Refuse what is neither a rule nor the scope of a key, with what was probably meant."""
+    if isinstance(given, str):
+        by = (given,) if given not in SCOPE else ("…",)
+    elif not isinstance(given, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in given):
+        by = ("…",)
+    elif set(given) <= set(SCOPE):
+        return
+    else:
+        by = tuple(name for name in given if name not in SCOPE)
+    raise InvalidInput(
+        f"unique takes a rule, Unique(by={by!r}) for jobs with equal arguments, or the fields that a key counts in, "
+        f"for example ('tenant', 'type'); got {given!r}"
+    )
+
+
+def _says_something(option: str, value: object) -> bool:
+    """Whether an option about keys was given; to have a duplicate returned is what happens without a word."""
+    return value is not None and not (option == "on_duplicate" and value == "return")
 
 
 class Terms(NamedTuple):
@@ -93,6 +114,8 @@ class Terms(NamedTuple):
     limit_key: LimitKey | None = None
     decode: Callable[[bytes], Any] = json.loads
     """From a payload to the arguments, of which a `limit_key` may be made."""
+    complete: Complete = dict
+    """From the arguments of a call to those that the function will have: keys are made of these."""
 
     def with_options(self, options: Mapping[str, Any]) -> Terms:
         """These terms, with `options` in place of what they say about the same things."""
@@ -122,8 +145,14 @@ class Terms(NamedTuple):
         if isinstance(options.get("unique"), Unique):
             rule = options["unique"]
         elif "unique" in options:
+            _check_scope(options["unique"])
             rule = None
         if options.get("debounce") is not None:
+            if options.get("on_duplicate") not in (None, "replace"):
+                raise InvalidInput(
+                    "debounce lets the last call replace the one that waits, so there is never a duplicate to "
+                    f"{options['on_duplicate']}: leave on_duplicate out, or use throttle, where the first one wins"
+                )
             rule, delay = debounced(rule, options["debounce"])
             fields.pop("run_at", None)
         elif options.get("throttle") is not None:
@@ -132,12 +161,12 @@ class Terms(NamedTuple):
             fields.update(rule.fields())
             if options.get("on_duplicate") is not None and options.get("debounce") is None:
                 fields["on_duplicate"] = options["on_duplicate"]
-        asked = next((name for name in _ABOUT_A_KEY if options.get(name) is not None), self.about_a_key)
+        asked = next((name for name in _ABOUT_A_KEY if _says_something(name, options.get(name))), self.about_a_key)
         asked = None if "key" in options else asked  # a key of None is meant
         asked = asked if rule is None else None
         limit_key = options.get("limit_key", self.limit_key)
         connection = options.get("connection", self.connection)
-        return Terms(fields, delay, expires_in, connection, asked, rule, limit_key, self.decode)
+        return Terms(fields, delay, expires_in, connection, asked, rule, limit_key, self.decode, self.complete)
 
     def as_defaults(self) -> Terms:
         """These terms for a task or a harbor: what they say about keys is for the jobs that have one."""
@@ -146,12 +175,18 @@ class Terms(NamedTuple):
     def meta_for(self, type: str, payload: bytes) -> dict[str, str]:
         """The meta of a job, with the key that limits count it by."""
         meta = dict(self.fields.get("meta") or {})
-        key = None if self.limit_key is None else limit_key_of(type, self.limit_key, payload, self.decode)
+        key = None if self.limit_key is None else self._limit_key(type, payload)
         return meta if key is None else {**meta, LIMIT_KEY: key}
+
+    def _limit_key(self, type: str, payload: bytes) -> str | None:
+        assert self.limit_key is not None
+        return limit_key_of(type, self.limit_key, payload, self.decode, self.complete)
 
     def new_job(self, type: str, payload: bytes, now: Callable[[], datetime]) -> NewJob:
         if self.about_a_key is not None and self.fields.get("idempotency_key") is None:
-            raise InvalidInput(f"{type}: {self.about_a_key} says how long or where a key counts: give key='…' as well")
+            raise InvalidInput(
+                f"{type}: {self.about_a_key} says what a key counts for: give key='…' as well, or unique=Unique(…)"
+            )
         if self.limit_key is not None:
             meta = self.meta_for(type, payload)
             return self._replace(fields={**self.fields, "meta": meta}, limit_key=None).new_job(type, payload, now)
@@ -160,7 +195,7 @@ class Terms(NamedTuple):
         moment = now()
         fields = dict(self.fields)
         if self.unique is not None and fields.get("idempotency_key") is None:
-            fields["idempotency_key"] = self.unique.key_of(type, payload)
+            fields["idempotency_key"] = self.unique.key_of(type, payload, self.complete)
         if self.delay:
             fields["run_at"] = moment + self.delay
         if self.expires_in is not None:

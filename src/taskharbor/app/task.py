@@ -148,7 +148,8 @@ class Task(Enqueueing[P], Generic[P, R]):
         """How many of its jobs the function is given at once; None if each has a call of its own."""
         timeout = terms.fields.get("timeout")
         self.timeout: timedelta | None = (check_duration(timeout, "timeout") or None) if timeout is not None else None
-        self._terms = terms.as_defaults()._replace(fields={**terms.fields, "timeout": self.timeout})
+        fields = {**terms.fields, "timeout": self.timeout}
+        self._terms = terms.as_defaults()._replace(fields=fields, complete=self._complete)
         # One that names what is not defined yet is prepared when it is first used.
         self._prepared: Binding | None = None
         with contextlib.suppress(NameError):
@@ -265,6 +266,9 @@ class Task(Enqueueing[P], Generic[P, R]):
             return codec.encode(values)
         except InvalidPayload as error:
             raise (binding.culprit(values, codec.encode) or error) from None
+
+    def _complete(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return (self._prepared or self.binding).completed(arguments)
 
     def payload_with_placeholders(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
         """The payload of a step whose arguments are not all known yet; those that are, are checked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -13,16 +13,22 @@ from taskharbor.core.contract import Duration
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import check_duration
 from taskharbor.core.model import Status
-from taskharbor.core.unique import checked_duplicates
+from taskharbor.core.unique import MADE_OF_ARGUMENTS, checked_duplicates
+
+__all__ = ["ALL_ARGUMENTS", "MADE_OF_ARGUMENTS", "SCOPE", "Complete", "Unique", "debounced", "throttled"]
 
 ALL_ARGUMENTS: Final = "args"
-MADE_OF_ARGUMENTS: Final = "unique:"
-"""Keys made here begin with this, and keys of callers hardly do."""
+SCOPE: Final = ("tenant", "queue", "type")
+"""The fields that may make up the scope of a key."""
+
+Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From the arguments of a call to those that the function will have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Jobs of one tenant and type (`scope`) with equal arguments are one job.
+    """Jobs of one tenant and type (`scope`) with equal arguments are one job; what a call leaves out is equal to its
+    default.
 
     `by` names the arguments that must be equal; all of them unless given. The next such job is a duplicate while the
     first stands in one of the states of `while_in`, and for at most `period` (seconds, or a timedelta) after it was
@@ -37,11 +43,16 @@ class Unique:
     scope: Sequence[str] = ("tenant", "type")
 
     def __post_init__(self) -> None:
-        names = self.by
-        if isinstance(names, str) and names != ALL_ARGUMENTS:
-            raise InvalidInput(f"unique by takes names of arguments, by=({names!r},), or 'args' for all of them")
-        if not names or not all(isinstance(name, str) for name in names):
-            raise InvalidInput(f"unique by takes names of arguments, got {names!r}")
+        if not self.by:
+            raise InvalidInput("unique by names at least one argument, or is 'args' for all of them")
+        if self.by != ALL_ARGUMENTS:
+            _check_names(self.by, "unique by takes names of arguments", ", or 'args' for all of them")
+        _check_names(self.scope, "scope takes names of fields", f", of {', '.join(map(repr, SCOPE))}")
+        if unknown := sorted(set(self.scope) - set(SCOPE)):
+            raise InvalidInput(
+                f"scope takes 'tenant', 'queue' and 'type', got {unknown[0]!r}: the arguments that must be equal are "
+                f"named in by=({unknown[0]!r},)"
+            )
         if self.period is not None and not check_duration(self.period, "period"):
             raise InvalidInput("the period of unique jobs must be longer than nothing")
         checked_duplicates("return", self.while_in, "k")
@@ -55,14 +66,15 @@ class Unique:
             "on_duplicate": "replace" if self.replace else "return",
         }
 
-    def key_of(self, task: str, payload: bytes) -> str:
-        """The key of a job with this payload."""
+    def key_of(self, task: str, payload: bytes, complete: Complete = dict) -> str:
+        """The key of a job with this payload. `complete` fills in what a call may leave out."""
         try:
             arguments = json.loads(payload or b"{}")
         except ValueError:  # a codec of the application's own
             arguments = {"payload": payload.hex()} if self.by == ALL_ARGUMENTS else None
         if not isinstance(arguments, Mapping):
             raise InvalidInput(f"{task}: unique by arguments needs payloads that are JSON objects: give a key instead")
+        arguments = _comparable(complete(arguments))
         chosen = arguments if self.by == ALL_ARGUMENTS else {name: arguments.get(name) for name in self.by}
         text = json.dumps([sorted(self.by) if self.by != ALL_ARGUMENTS else None, chosen], sort_keys=True)
         return MADE_OF_ARGUMENTS + sha256(text.encode()).hexdigest()
@@ -73,6 +85,22 @@ class Unique:
             if name not in known:
                 has = ", ".join(sorted(known)) or "none"
                 raise InvalidInput(f"{task}: unique by {name!r}, but it has no such argument; it has {has}")
+
+
+def _check_names(names: object, what: str, more: str) -> None:
+    if isinstance(names, str):
+        raise InvalidInput(f"{what}, ({names!r},){more}")
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"{what}{more}, got {names!r}")
+
+
+def _comparable(value: Any) -> Any:
+    """The same for numbers that are equal: JSON has one kind of them, and whoever is given a float may write 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    return {name: _comparable(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 
 def debounced(rule: Unique | None, wait: Duration) -> tuple[Unique, timedelta]:

@@ -65,7 +65,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
     ring = ring_of(arguments, _application(arguments))
     if ring is None:
-        raise InvalidInput("there are no keys: name their file with --encryption-keys, or the application with -A")
+        raise InvalidInput(f"there are no keys: {_how_to_name_keys(arguments)}")
     if arguments.json:
         print_json({"keys": [{"id": key_id, "active": key_id == ring.active} for key_id in ring.ids]})
         return 0
@@ -107,11 +107,15 @@ def decrypted(job: Job, arguments: argparse.Namespace) -> Job:
         return job
     ring = ring_of(arguments, _application(arguments))
     if ring is None:
-        raise InvalidInput(
-            "--decrypt needs the keys: name their file with --encryption-keys, or the application with -A"
-        )
+        raise InvalidInput(f"--decrypt needs the keys: {_how_to_name_keys(arguments)}")
     payload = ring.open_payload(job) if is_sealed(job.payload) else job.payload
     return job._replace(payload=payload, result=ring.open_result(job) if is_sealed(job.result) else job.result)
+
+
+def _how_to_name_keys(arguments: argparse.Namespace) -> str:
+    if arguments.app:
+        return f"{arguments.app} has none, Harbor(…, encryption=…). Name their file with --encryption-keys"
+    return "name their file with --encryption-keys, or the application with -A"
 
 
 def _application(arguments: argparse.Namespace) -> Harbor | None:

@@ -141,13 +141,15 @@ def resolve(arguments: argparse.Namespace, root: argparse.ArgumentParser) -> arg
     arguments.lake_in_file = config.values.get("lake")
     _doubt_environment(root)
     for action in options_of(arguments.leaf):
-        if action.dest in values:
+        if action.dest in arguments.given:
             continue
         name = environment_name(action)
         text = os.environ.get(name, "").strip()
+        if is_typed_only(action) and text:
+            print(f"taskharbor: {name} in the environment means nothing: type {flag_of(action)}", file=sys.stderr)
+        if action.dest in values:  # two flags may be ways to say one thing
+            continue
         if is_typed_only(action):
-            if text:
-                print(f"taskharbor: {name} in the environment means nothing: type {flag_of(action)}", file=sys.stderr)
             values[action.dest] = getattr(action, "fallback", None)
         elif text:
             values[action.dest] = convert(action, text, f"the environment's {name}")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.cli.options import Verbs, add_verb
-from taskharbor.cli.values import positive
+from taskharbor.cli import known
+from taskharbor.cli.options import Verbs, add_verb, typed_only
+from taskharbor.cli.values import whole
 
 if TYPE_CHECKING:
+    from taskharbor.core.contract import Driver
     from taskharbor.core.limiting import Limit
     from taskharbor.core.model import QueueSettings
 
@@ -41,11 +44,14 @@ def add_to(group: Verbs) -> None:
     parser = add_verb(group, "limit", help="limit what runs at once and starts in a second", description=_LIMIT)
     parser.add_argument("name", metavar="NAME", help="a queue, or with --type or --tenant one of those")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--type", dest="scope", action="store_const", const="type", help="NAME is a type")
-    kind.add_argument("--tenant", dest="scope", action="store_const", const="tenant", help="NAME is a tenant")
-    parser.add_argument("--concurrency", type=positive, metavar="N", help="how many may run at once")
+    # Elsewhere these name a type or a tenant, and so does what the environment has for them: it is not about this.
+    typed_only(kind.add_argument("--type", dest="scope", action="store_const", const="type", help="NAME is a type"))
+    typed_only(
+        kind.add_argument("--tenant", dest="scope", action="store_const", const="tenant", help="NAME is a tenant")
+    )
+    parser.add_argument("--concurrency", type=whole, metavar="N", help="how many may run at once")
     parser.add_argument("--rate", metavar="N/s", help="how many may start in a second (/m, /h and /d too)")
-    parser.add_argument("--burst", type=positive, metavar="N", help="how many may start at once after a rest")
+    parser.add_argument("--burst", type=whole, metavar="N", help="how many may start at once after a rest")
     parser.add_argument("--per", choices=("key", "tenant"), default="", help="count each key or tenant for itself")
     parser.add_argument("--lift", action="store_true", help="remove the limit")
     parser.set_defaults(run=run_limit)
@@ -64,39 +70,80 @@ def run_limit(arguments: argparse.Namespace) -> int:
     from taskharbor.core.limiting import Limit, checked_limit, rate_a_second
 
     scope = arguments.scope or "queue"
-    whose = cleaned(f"{scope} {arguments.name}" + (f" per {arguments.per}" if arguments.per else ""))
+    whose = _whose(scope, arguments.name, arguments.per)
     sizes = (arguments.concurrency, arguments.rate, arguments.burst)
     if arguments.lift:
         if any(size is not None for size in sizes):
             raise InvalidInput("--lift removes a limit: give no sizes with it")
-        with opened(arguments, create=True) as driver:
-            lifted = driver.drop_limit(scope, arguments.name, arguments.per)
-        if arguments.json:
-            print_json({"scope": scope, "name": arguments.name, "per": arguments.per, "lifted": lifted})
-        else:
-            print(f"the limit of {whose} is lifted" if lifted else f"{whose} had no limit")
-        return 0
+        return _lift(arguments, scope, whose)
+    if all(size is None for size in sizes):
+        raise InvalidInput("a limit needs --concurrency, --rate or both; --lift removes one")
     rate = None if arguments.rate is None else rate_a_second(arguments.rate)
     limit = checked_limit(Limit(scope, arguments.name, arguments.per, arguments.concurrency, rate, arguments.burst))
     with opened(arguments, create=True) as driver:
+        doubts = known.doubts(driver, scope, [arguments.name])
         driver.set_limit(limit)
+    known.say(doubts)
     if arguments.json:
         print_json(limit_data(limit))
     else:
-        print(f"{whose}: {limit_text(limit)}")
+        print(cleaned(f"{whose}: {limit_text(limit)}"))
     return 0
+
+
+def _lift(arguments: argparse.Namespace, scope: str, whose: str) -> int:
+    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.store import opened
+
+    with opened(arguments, create=True) as driver:
+        lifted = driver.drop_limit(scope, arguments.name, arguments.per)
+        doubts = [] if lifted else _others(driver, scope, arguments.name)
+    known.say(doubts)
+    if arguments.json:
+        print_json({"scope": scope, "name": arguments.name, "per": arguments.per, "lifted": lifted})
+    else:
+        print(cleaned(f"the limit of {whose} is lifted" if lifted else f"{whose} had no limit"))
+    return 0
+
+
+def _others(driver: Driver, scope: str, name: str) -> list[str]:
+    """For whoever lifts a limit that there is not: those by that name that there are, else whether the name is one."""
+    limits = [limit for limit in driver.get_limits() if limit.name == name]
+    if not limits:
+        return known.doubts(driver, scope, [name])
+    flags: dict[str, list[str]] = {"queue": [], "type": ["--type"], "tenant": ["--tenant"]}
+    return [
+        f"there is one for {_whose(*limit.key)} ({limit_text(limit)}): to lift that, give "
+        + " ".join([*flags[limit.scope], *(["--per", limit.per] if limit.per else []), "--lift"])
+        for limit in limits
+    ]
+
+
+def _whose(scope: str, name: str, per: str) -> str:
+    return f"{scope} {name}" + (f" per {per}" if per else "")
 
 
 def run_fair(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import cleaned, print_json
     from taskharbor.cli.store import opened
     from taskharbor.core.errors import InvalidInput
+    from taskharbor.core.limits import MAX_NAME, check_name
 
+    check_name(arguments.name, "queue", MAX_NAME)
     if arguments.off and arguments.weight:
         raise InvalidInput("--off goes without weights: a queue that is not fair has none")
-    weights = dict(_weight(text) for text in arguments.weight)
+    weights: dict[str, float] = {}
+    for tenant, weight in map(_weight, arguments.weight):
+        if tenant in weights:
+            raise InvalidInput(f"--weight is there twice for {tenant!r}: give each tenant one weight")
+        weights[tenant] = weight
     with opened(arguments, create=True) as driver:
-        driver.set_fair(arguments.name, not arguments.off, weights)
+        doubts = known.doubts(driver, "queue", [arguments.name])
+        doubts += known.slips(driver, "tenant", weights)
+        # One that is not fair stays as it is: to write it down would make a queue of every slip.
+        if not arguments.off or any(queue.fair for queue in driver.queues() if queue.name == arguments.name):
+            driver.set_fair(arguments.name, not arguments.off, weights)
+    known.say(doubts)
     if arguments.json:
         print_json({"name": arguments.name, "fair": not arguments.off, "weights": weights})
     elif arguments.off:
@@ -125,8 +172,21 @@ def limit_text(limit: Limit) -> str:
     if limit.concurrency is not None:
         parts.append(f"{limit.concurrency:,} at once")
     if limit.rate is not None:
-        parts.append(f"{limit.rate:g}/s" + (f" (burst {limit.burst:,})" if limit.burst is not None else ""))
+        parts.append(_rate_text(limit.rate) + (f" (burst {limit.burst:,})" if limit.burst is not None else ""))
     return ", ".join(parts) + (f" per {limit.per}" if limit.per else "")
+
+
+def _rate_text(rate: float) -> str:
+    """The rate as somebody would have written it: in the first span of time in which it is a plain number."""
+    from taskharbor.core.limiting import SPANS
+
+    plain = f"{rate:.3f}".rstrip("0").rstrip(".")
+    if math.isclose(float(plain), rate, rel_tol=1e-9):
+        return f"{plain}/s"
+    for span, seconds in SPANS.items():
+        if round(rate * seconds) and math.isclose(round(rate * seconds), rate * seconds, rel_tol=1e-9):
+            return f"{round(rate * seconds):,}/{span}"
+    return f"{rate:g}/s"
 
 
 def rules_text(settings: QueueSettings, limits: Sequence[Limit]) -> str:

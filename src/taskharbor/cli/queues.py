@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from taskharbor.cli import queue_rules
-from taskharbor.cli.options import Verbs, add_group, add_named_verb, add_verb, nearest
-
-if TYPE_CHECKING:
-    from taskharbor.core.contract import Driver
+from taskharbor.cli import known, queue_rules
+from taskharbor.cli.options import Verbs, add_group, add_named_verb, add_verb
 
 _DESCRIPTION: Final = """\
 See what waits where, close or open the tap of a queue, limit what runs, and let tenants share.
@@ -114,24 +110,13 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_tap(arguments: argparse.Namespace, *, paused: bool) -> int:
-    from taskharbor.cli.output import cleaned, print_each
+    from taskharbor.cli.output import print_each
     from taskharbor.cli.store import opened
 
     with opened(arguments, create=True) as driver:
-        known = _known(driver)
+        doubts = known.doubts(driver, "queue", arguments.names)
         for name in arguments.names:
             (driver.pause if paused else driver.resume)(name)
-    for name in arguments.names:
-        if name not in known:
-            near = nearest(name, known)
-            meant = f": did you mean {near}?" if near else ""
-            print(f"taskharbor: nothing uses a queue {cleaned(name)} yet{cleaned(meant)}", file=sys.stderr)
+    known.say(doubts)
     done = {name: {"name": name, "paused": paused} for name in arguments.names}
     return print_each(arguments, "queues", done, f"{{}} is {'paused' if paused else 'open again'}")
-
-
-def _known(driver: Driver) -> set[str]:
-    """The queues that a job, a worker, a schedule or an earlier pause knows."""
-    known = {queue.name for queue in driver.queues()} | driver.counts().queues.keys()
-    known.update(queue for worker in driver.workers() for queue in worker.queues)
-    return known | {schedule.queue for schedule in driver.schedules()}

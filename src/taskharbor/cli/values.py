@@ -10,6 +10,7 @@ from typing import Final
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}")
 _LONGEST_S: Final = 3650 * 86_400.0
 
 
@@ -65,6 +66,13 @@ def names(text: str) -> tuple[str, ...]:
 def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def whole(text: str) -> int:
+    """Any whole number, for whoever knows what is wrong with it."""
+    if not _WHOLE.fullmatch(text.strip()):
+        raise ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 

@@ -185,7 +185,7 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
     count = len(harbor.tasks)
     handlers = f"{count} handler{'' if count == 1 else 's'}"
     line = f"worker {name} on {redacted(harbor.url)}: {shown}; {handlers}"
-    doubts = [] if asked is None else _doubts(harbor, served)
+    doubts = ([] if asked is None else _doubts(harbor, served)) + _doubts_of_rules(harbor)
     if log_format == "json":
         log = logging.getLogger("taskharbor.cli")
         log.info(line)
@@ -207,6 +207,19 @@ def _doubts(harbor: Harbor, queues: list[str]) -> list[str]:
             meant = f": did you mean {near}?" if near else ""
             doubts.append(f"no task of the application names the queue {queue}{meant}")
     return doubts
+
+
+def _doubts_of_rules(harbor: Harbor) -> list[str]:
+    """A rule for what no task names may be meant too: it is doubted where a task names something like it."""
+    queues = sorted({"default", harbor._terms.fields["queue"], *(task.queue for task in harbor.tasks.values())})
+    known = {"queue": queues, "type": sorted(harbor.tasks)}
+    ruled = {(scope, name): "a limit" for scope, name, _ in harbor.limits if scope in known}
+    ruled.update({("queue", name): "a share" for name in harbor._shared})
+    return [
+        f"no task of the application names the {scope} {name}, which has {what}: did you mean {near}?"
+        for (scope, name), what in ruled.items()
+        if name not in known[scope] and (near := nearest(name, known[scope]))
+    ]
 
 
 def _print_counts(arguments: argparse.Namespace, counts: Tally, left: int) -> None:

@@ -17,7 +17,7 @@ from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConf
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob
-from taskharbor.core.unique import Duplicates, checked_duplicates
+from taskharbor.core.unique import MADE_OF_ARGUMENTS, Duplicates, checked_duplicates
 
 LONGEST_SCOPE: Final = 128
 
@@ -112,6 +112,12 @@ def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) 
             existing_id=existing_id,
         )
     if job.duplicates.raises:
+        if job.idempotency_key is not None and job.idempotency_key.startswith(MADE_OF_ARGUMENTS):
+            raise DuplicateJob(
+                f"job {existing_id} of type {job.type!r} counts as the same as this one, by the arguments that make it "
+                'unique: leave out on_duplicate="raise" to be given its id',
+                existing_id=existing_id,
+            )
         raise DuplicateJob(
             f"idempotency key {job.idempotency_key!r} already belongs to job {existing_id}: use another key for "
             'another job, or leave out on_duplicate="raise" to be given the id of that one',

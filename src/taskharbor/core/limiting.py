@@ -25,6 +25,8 @@ SCOPES: Final = ("queue", "type", "tenant")
 PARTS: Final = ("", "key", "tenant")
 LONGEST_BUCKET: Final = 190
 MOST: Final = 1_000_000_000
+SLOWEST: Final = 1e-6
+"""The least rate, about one job in twelve days."""
 BURST_S: Final = 0.25
 """Without a burst of its own, a rate lets through at once what it lets through in this time."""
 
@@ -82,7 +84,8 @@ def _named(*parts: str) -> str:
     return text if len(text) <= LONGEST_BUCKET else "sha256:" + sha256(text.encode()).hexdigest()
 
 
-_SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""The times that a rate may be for, in seconds."""
 
 
 def rate_a_second(rate: float | str) -> float:
@@ -91,9 +94,9 @@ def rate_a_second(rate: float | str) -> float:
         return rate
     number, slash, span = (part.strip() for part in rate.partition("/"))
     try:
-        if slash and span not in _SPANS:
+        if slash and span not in SPANS:
             raise ValueError(span)
-        return float(number) / _SPANS.get(span, 1)
+        return float(number) / SPANS.get(span, 1)
     except ValueError:
         raise InvalidInput(
             f"a rate is a number of jobs a second, or like '100/s', '60/m', '5/h', got {rate!r}"
@@ -106,29 +109,28 @@ def checked_limit(limit: Limit) -> Limit:
         raise InvalidInput(f"a limit is for a queue, a type or a tenant, got {limit.scope!r}")
     check_name(limit.name, limit.scope, MAX_NAME)
     if limit.per not in PARTS or limit.per == limit.scope:
-        raise InvalidInput(
-            f"a limit for a {limit.scope} is counted as a whole, per 'key' or per 'tenant', got {limit.per!r}"
-        )
+        parts = "as a whole or per 'key'" if limit.scope == "tenant" else "as a whole, per 'key' or per 'tenant'"
+        raise InvalidInput(f"a limit for a {limit.scope} is counted {parts}, got {limit.per!r}")
     if limit.concurrency is None and limit.rate is None:
-        raise InvalidInput("a limit needs a concurrency, a rate, or both; to lift one, remove it")
-    if limit.concurrency is not None and (type(limit.concurrency) is not int or not 1 <= limit.concurrency <= MOST):
-        raise InvalidInput(
-            f"concurrency must be a whole number of at least 1, got {limit.concurrency!r}: "
-            "to stop a queue altogether, pause it"
-        )
+        raise InvalidInput("a limit needs a concurrency, a rate, or both; to have none, lift the one there is")
+    if limit.concurrency is not None:
+        _check_count(limit.concurrency, "concurrency", "to stop a queue altogether, pause it")
     if limit.rate is not None and (
-        isinstance(limit.rate, bool)
-        or not isinstance(limit.rate, int | float)
-        or not math.isfinite(limit.rate)
-        or not 1e-6 <= limit.rate <= MOST
+        isinstance(limit.rate, bool) or not isinstance(limit.rate, int | float) or not SLOWEST <= limit.rate <= MOST
     ):
-        raise InvalidInput(f"rate must be a number of jobs a second above zero, got {limit.rate!r}")
+        raise InvalidInput(f"rate must be from {SLOWEST:f} to {MOST:,} jobs a second, got {limit.rate!r}")
     if limit.burst is not None:
         if limit.rate is None:
             raise InvalidInput("burst goes with a rate")
-        if type(limit.burst) is not int or not 1 <= limit.burst <= MOST:
-            raise InvalidInput(f"burst must be a whole number of at least 1, got {limit.burst!r}")
+        _check_count(limit.burst, "burst", "without one, a rate lets through what it allows in a quarter of a second")
     return limit
+
+
+def _check_count(count: int, what: str, instead_of_zero: str) -> None:
+    if type(count) is int and 1 <= count <= MOST:
+        return
+    cure = f": {instead_of_zero}" if type(count) is int and count < 1 else ""
+    raise InvalidInput(f"{what} must be a whole number from 1 to {MOST:,}, got {count!r}{cure}")
 
 
 @dataclass(slots=True)

@@ -94,6 +94,8 @@ def check_duration(value: timedelta | float, what: str) -> timedelta:
         duration = value
     else:
         try:
+            if isinstance(value, bool):  # a number to Python, and never meant as one second
+                raise TypeError
             duration = timedelta(seconds=value)
         except (TypeError, ValueError, OverflowError):
             raise InvalidInput(f"{what} must be a timedelta or a number of seconds, got {value!r}") from None
@@ -109,6 +111,8 @@ def check_lease(lease_for: timedelta | float | None) -> timedelta:
     if lease_for is None:
         return DEFAULT_LEASE
     try:
+        if isinstance(lease_for, bool):
+            raise TypeError
         duration = lease_for if isinstance(lease_for, timedelta) else timedelta(seconds=lease_for)
     except (TypeError, ValueError, OverflowError):
         raise InvalidLeaseDuration(f"lease_for must be a timedelta or seconds, got {lease_for!r}") from None

@@ -10,6 +10,8 @@ from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import Status
 
 ON_DUPLICATE: Final = ("return", "raise", "replace")
+MADE_OF_ARGUMENTS: Final = "unique:"
+"""Keys that nobody gave begin with this, and keys of callers hardly do."""
 WAITING: Final = frozenset({Status.READY})
 ALWAYS: Final = frozenset(Status)
 

@@ -98,6 +98,8 @@ WRONG_JOBS: Final[dict[str, NewJob]] = {
     "timeout not a number": new_job(timeout=float("nan")),
     "endless timeout": new_job(timeout=float("inf")),
     "timeout as text": new_job(timeout="soon"),
+    "timeout as bool": new_job(timeout=True),
+    "key_ttl as bool": new_job(idempotency_key="k", key_ttl=True),
     "unknown field in unique": new_job(idempotency_key="k", unique=("payload",)),
     "unknown on_duplicate": new_job(on_duplicate="replace"),
     "negative key_ttl": new_job(idempotency_key="k", key_ttl=-1),

@@ -13,6 +13,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, InvalidInput
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Enqueued, Settlement, Status
+from taskharbor.core.unique import MADE_OF_ARGUMENTS
 from taskharbor.testing.helpers import (
     TERMINAL,
     add_keyed,
@@ -173,6 +174,13 @@ class UniqueContract:
         with pytest.raises(DuplicateJob):
             add_keyed(driver, "k", payload=b"2", while_in=("ready",), on_duplicate="raise")
         assert everything(driver) == before
+
+    def test_the_error_about_a_key_that_nobody_gave_names_the_job_and_not_the_key(self, driver: Driver) -> None:
+        first = add_keyed(driver, MADE_OF_ARGUMENTS + "abc", while_in=("ready",))
+        with pytest.raises(DuplicateJob, match=f"job {first.id} of type 'email.send' counts as the same") as refused:
+            add_keyed(driver, MADE_OF_ARGUMENTS + "abc", while_in=("ready",), on_duplicate="raise")
+        assert "key" not in str(refused.value)
+        assert refused.value.existing_id == first.id
 
     @pytest.mark.parametrize(
         "fields",
