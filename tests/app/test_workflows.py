@@ -176,7 +176,10 @@ def test_results_of_another_workflow_cannot_be_asked_for(harbor: Harbor, double:
     [
         (lambda _: chain(), "no steps"),
         (lambda _: group([]), "no steps"),
-        (lambda task: chain(task.s(n=PREVIOUS)), "PREVIOUS makes sense in a chain"),
+        (lambda task: chain(task.s(n=PREVIOUS)), "PREVIOUS makes sense in a chain, behind its first step"),
+        (lambda task: chain(task.s(n=1), on_failure=task.s(n=PREVIOUS)), "takes the result of a step"),
+        (lambda task: Workflow("w").group("many", task.s(n=1)), "takes a list of calls"),
+        (lambda task: Workflow("w").step("a", task.s(n=1), after="later"), "'later', which is no step"),
         (lambda task: chain(task.s(n=1), task.s(n=RESULTS)), "RESULTS makes sense in the last step of a chord"),
         (lambda task: chain(task.s(n=Workflow("other").step("a", task.s(n=1)).result)), "none of workflow"),
         (lambda _: Workflow("w").step("a", 3), "a call of a task"),
@@ -235,3 +238,19 @@ def test_a_worker_that_has_just_looked_drains_a_whole_chain_of_another_process(
     assert (run.wait(0).state, ran) == ("done", [1, 2, 3])
     starter.close()
     worker.close()
+
+
+def test_a_step_comes_after_others_by_what_they_gave_back_or_by_name(harbor: Harbor) -> None:
+    ran: list[str] = []
+
+    @harbor.task
+    def note(name: str) -> None:
+        ran.append(name)
+
+    flow = Workflow("named")
+    first = flow.step("first", note.s(name="first"))
+    flow.group("many", [note.s(name="one"), note.s(name="two")], after=first)
+    flow.step("last", note.s(name="last"), after="many")
+    harbor.start(flow)
+    harbor.worker().drain()
+    assert (ran[0], sorted(ran[1:3]), ran[3]) == ("first", ["one", "two"], "last")

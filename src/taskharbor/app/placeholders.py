@@ -41,8 +41,8 @@ RESULTS: Final = Placeholder("RESULTS", {}, ())
 """In the last step of a chord: the list of what all the others returned."""
 
 
-def step_result(owner: object, number: int) -> Placeholder:
-    return Placeholder(f"the result of step {number}", {RESULT: number}, (number,), owner)
+def step_result(owner: object, number: int, name: str) -> Placeholder:
+    return Placeholder(f"the result of step {name!r}", {RESULT: number}, (number,), owner)
 
 
 def part_results(owner: object, name: str, numbers: range) -> Placeholder:

@@ -86,7 +86,7 @@ class StepRef:
     @property
     def result(self) -> Placeholder:
         """What the step will return, as an argument for a later one."""
-        return step_result(self.flow, self.number)
+        return step_result(self.flow, self.number, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,10 @@ class GroupRef:
         return part_results(self.flow, self.name, self.numbers)
 
 
+After = StepRef | GroupRef | str | Iterable[StepRef | GroupRef | str]
+"""What a step comes after: steps and groups, or their names; one or several."""
+
+
 class Workflow:
     """Steps, and what comes after what. Nothing is stored before `harbor.start(flow)`.
 
@@ -116,54 +120,66 @@ class Workflow:
             raise InvalidInput(
                 f"on_failure takes 'fail', 'continue', or a call of a task such as undo.s(), got {on_failure!r}"
             )
+        if isinstance(on_failure, Signature) and next(on_failure.placeholders(), None) is not None:
+            raise InvalidInput(
+                f"on_failure={on_failure!r} takes the result of a step: it runs when steps have failed. Ask for what "
+                "is there in the handler: harbor.workflow(context.workflow).steps()"
+            )
         self._on_failure = on_failure
         self._tenant = tenant
         self._steps: list[tuple[str, Signature, tuple[int, ...], str]] = []
-        self._names: set[str] = set()
+        self._names: dict[str, range] = {}
 
-    def step(self, name: str, call: Signature | Task[..., Any], *, after: Iterable[StepRef | GroupRef] = ()) -> StepRef:
+    def step(self, name: str, call: Signature | Task[..., Any], *, after: After = ()) -> StepRef:
         """Add a step: `flow.step("clean", clean.s(rows=extract.result))`. It runs after the steps whose results it is
-        given, and after those of `after`."""
+        given, and after those of `after`: what `step` and `group` gave back, or the names of these."""
         if name in self._names:
             raise InvalidInput(f"workflow {self.name!r} has a step {name!r} already: give each a name of its own")
         number = len(self._steps)
         signature = _signature(call)
         self._steps.append((name, signature, self._before(name, signature, after), ""))
-        self._names.add(name)
+        self._names[name] = range(number, number + 1)
         return StepRef(self, number, name)
 
-    def group(
-        self, name: str, calls: Iterable[Signature | Task[..., Any]], *, after: Iterable[StepRef | GroupRef] = ()
-    ) -> GroupRef:
+    def group(self, name: str, calls: Iterable[Signature | Task[..., Any]], *, after: After = ()) -> GroupRef:
         """Add any number of steps that run side by side."""
         check_name(name, "the name of a group", MAX_NAME)
         if name in self._names:
             raise InvalidInput(f"workflow {self.name!r} has {name!r} already: give each a name of its own")
         first = len(self._steps)
-        shared = tuple(after)
-        for place, call in enumerate(calls):
+        shared = _several(after)
+        for place, call in enumerate(_calls(calls)):
             signature = _signature(call)
             before = self._before(name, signature, shared)
             self._steps.append((f"{name}[{place}]", signature, before, name))
         if len(self._steps) == first:
             raise InvalidInput(f"group {name!r} has no steps: give it at least one")
-        self._names.add(name)
-        return GroupRef(self, name, range(first, len(self._steps)))
+        self._names[name] = range(first, len(self._steps))
+        return GroupRef(self, name, self._names[name])
 
-    def _before(self, name: str, signature: Signature, after: Iterable[StepRef | GroupRef]) -> tuple[int, ...]:
+    def _before(self, name: str, signature: Signature, after: After) -> tuple[int, ...]:
         numbers: set[int] = set()
-        for each in after:
-            if not isinstance(each, StepRef | GroupRef) or each.flow is not self:
-                raise InvalidInput(f"step {name!r} comes after {each!r}, which is no step of workflow {self.name!r}")
-            numbers.update([each.number] if isinstance(each, StepRef) else each.numbers)
+        for each in _several(after):
+            numbers.update(self._numbers_of(name, each))
         for placeholder in signature.placeholders():
             if placeholder in (PREVIOUS, RESULTS):
-                where = "a chain" if placeholder is PREVIOUS else "the last step of a chord"
+                where = "a chain, behind its first step," if placeholder is PREVIOUS else "the last step of a chord"
                 raise InvalidInput(f"step {name!r}: {placeholder!r} makes sense in {where} only: give step.result")
             if placeholder.owner is not self:
                 raise InvalidInput(f"step {name!r} takes {placeholder!r}, which is none of workflow {self.name!r}")
             numbers.update(placeholder.numbers)
         return tuple(sorted(numbers))
+
+    def _numbers_of(self, name: str, before: object) -> Iterable[int]:
+        if isinstance(before, str) and before in self._names:
+            return self._names[before]
+        if isinstance(before, StepRef | GroupRef) and before.flow is self:
+            return [before.number] if isinstance(before, StepRef) else before.numbers
+        said = before if isinstance(before, str) else getattr(before, "name", type(before).__name__)
+        raise InvalidInput(
+            f"step {name!r} comes after {said!r}, which is no step of workflow {self.name!r} so far: add that one "
+            "first, and give what flow.step() returned, or its name"
+        )
 
     def plan(self, harbor: Harbor) -> NewWorkflow:
         """Everything that is stored, checked; encrypted where the harbor encrypts."""
@@ -226,6 +242,16 @@ def chord(
     last = _signature(finalizer).filled({RESULTS: children.results})
     flow.step("finalizer", last, after=[children])
     return flow
+
+
+def _several(after: After) -> tuple[StepRef | GroupRef | str, ...]:
+    return (after,) if isinstance(after, StepRef | GroupRef | str) else tuple(after)
+
+
+def _calls(calls: object) -> Iterable[Any]:
+    if isinstance(calls, Iterable) and not isinstance(calls, str | bytes):
+        return calls
+    raise InvalidInput(f"a group takes a list of calls, such as [send.s(to='ada')], got {type(calls).__name__}")
 
 
 def _signature(call: Signature | Task[..., Any]) -> Signature:

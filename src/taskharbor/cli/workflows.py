@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_group, add_verb
@@ -133,14 +134,29 @@ def _steps(driver: Driver, id: str) -> list[Any]:
 
 
 def run_change(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import print_each
+    from taskharbor.cli.output import cleaned, print_each
     from taskharbor.cli.store import opened
+    from taskharbor.core.errors import InvalidInput
 
+    done: dict[str, dict[str, Any]] = {}
+    refused: list[InvalidInput] = []
     with opened(arguments) as driver:
         for id in arguments.ids:
             driver.get_workflow(id)  # before any of them is changed
-        done = {id: workflow_data(getattr(driver, arguments.call)(id)) for id in arguments.ids}
-    return print_each(arguments, "workflows", done, arguments.done)
+        for id in arguments.ids:
+            try:
+                flow = getattr(driver, arguments.call)(id)
+                if arguments.call == "cancel_workflow" and flow.state.value not in ("cancelled", "cancelling"):
+                    raise InvalidInput(f"workflow {id} is {flow.state.value} already: there is nothing to cancel")
+                done[id] = workflow_data(flow)
+            except InvalidInput as error:
+                refused.append(error)
+    if refused and not done:
+        raise refused[0]
+    print_each(arguments, "workflows", done, arguments.done)
+    for each in refused:
+        print(cleaned(str(each)), file=sys.stderr)
+    return 1 if refused else 0
 
 
 def workflow_data(flow: Workflow) -> dict[str, Any]:

@@ -223,8 +223,15 @@ class EngineFlows:
         return [flow.id for flow in flows if flow.state is WorkflowState.CANCELLING][:limit]
 
     def over(self, before: datetime, limit: int) -> Sequence[str]:
-        ended = {id: record.flow.ended_at for id, record in self._state.workflows.items()}
-        return [id for id, ended_at in ended.items() if ended_at is not None and ended_at < before][:limit]
+        flows = [record.flow for record in self._state.workflows.values()]
+        over = [flow for flow in flows if flow.ended_at is not None and flow.ended_at < before]
+        return [flow.id for flow in over if not self._can_go_on(flow)][:limit]
+
+    def _can_go_on(self, flow: Workflow) -> bool:
+        """Whether it has failed, and a dead job of it is still there to be redriven."""
+        numbers = self._state.steps_in.get((flow.id, StepState.FAILED), ())
+        jobs = (self._state.steps[flow.id, number].job_id for number in numbers)
+        return flow.state is WorkflowState.FAILED and any(self._status(job_id) is Status.DLQ for job_id in jobs)
 
     def prune(self, ids: Sequence[str]) -> None:
         for id in ids:

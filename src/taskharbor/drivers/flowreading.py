@@ -57,7 +57,8 @@ class FlowReader(Protocol):
     def forget_compensation(self, id: str) -> None: ...
 
     def over(self, before: datetime, limit: int) -> Sequence[str]:
-        """Workflows that ended before."""
+        """Workflows that ended before. Not those that have failed as long as a dead job of theirs is there, by which
+        they can go on."""
         ...
 
     def prune(self, ids: Sequence[str]) -> None:

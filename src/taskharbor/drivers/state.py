@@ -119,9 +119,10 @@ class State(Lines, Threads):
         return self.history
 
     def ended_before(self, id: str, moment: datetime) -> bool:
-        """Whether this was a job, is over, and its last fact is older."""
+        """Whether this was a job, is over, and its last fact is older. A step of a workflow that is still known is not
+        over: others may want its result."""
         sequences = self.sequences_of.get(id)
-        if not sequences or id in self.jobs:
+        if not sequences or id in self.jobs or id in self.step_of:
             return False
         last = self.history[sequences[-1]]
         return last.status is not Status.READY and last.at < moment

@@ -273,11 +273,31 @@ class WorkflowContract:
         id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)
         run_one(driver, ok=False)
         assert driver.counts()["ready"] == 1
+        driver.purge()
         driver.prune(NOON + HOUR)
         with pytest.raises(WorkflowNotFound):
             driver.get_workflow(id)
         assert driver.counts()["ready"] == 0
-        assert driver.counts()["dlq"] == 1
+
+    def test_a_failed_workflow_stays_as_long_as_its_dead_job_and_can_go_on(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(("one", ()), ("two", (0,)), ("three", (1,))), now=NOON)
+        run_one(driver, result=b"1")
+        run_one(driver, ok=False)
+        assert driver.prune(NOON + HOUR) == 0
+        assert driver.get_workflow(id).state is WorkflowState.FAILED
+        driver.redrive_workflow(id, now=NOON + HOUR)
+        assert [result.number for result in driver.step_results(id) if result.result is not None] == [0]
+        assert driver.get_workflow(id).state is WorkflowState.RUNNING
+
+    def test_a_step_is_kept_as_long_as_its_workflow_for_others_may_want_its_result(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)
+        [one] = [step.job_id for step in driver.workflow_steps(id) if step.name == "one"]
+        run_one(driver, result=b"1")
+        assert driver.prune(NOON + HOUR) == 0
+        assert driver.prune(NOON + HOUR, ids=[one]) == 0
+        assert driver.get(one).result == b"1"
+        run_one(driver)
+        assert driver.prune(NOON + HOUR) == 2
 
     def test_a_step_that_was_pruned_does_not_keep_its_workflow_from_being_cancelled(self, driver: Driver) -> None:
         id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)

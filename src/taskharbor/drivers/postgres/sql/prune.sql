@@ -1,5 +1,6 @@
 -- Of these jobs, forget those that are over and ended before the given time: the last word on each is old, and not
--- behind the given place of the feed, and none is live. All in one statement, which sees one moment: the id of a purged
+-- behind the given place of the feed, none is live, and none a step of a workflow that is still known, which others may
+-- want the result of. All in one statement, which sees one moment: the id of a purged
 -- job may come into use again at any time, and what that one records stays.
 WITH ended AS MATERIALIZED (
   SELECT h.job_id
@@ -7,6 +8,7 @@ WITH ended AS MATERIALIZED (
   WHERE h.job_id = ANY (CAST(:ids AS text[])) AND h.at < :before AND h.status <> 'ready'
     AND (h.xid, h.seq) <= (CAST(CAST(:last_xid AS text) AS xid8), :last_seq)
     AND NOT EXISTS (SELECT FROM th_jobs j WHERE j.id = h.job_id)
+    AND NOT EXISTS (SELECT FROM th_steps s WHERE s.job_id = h.job_id)
     AND NOT EXISTS (SELECT FROM th_history l WHERE l.job_id = h.job_id AND (l.xid, l.seq) > (h.xid, h.seq))
   LIMIT :limit
 ), gone AS (
