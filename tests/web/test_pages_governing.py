@@ -62,11 +62,11 @@ def test_limits_are_set_shown_and_lifted(server: Served, operator: Visitor) -> N
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"concurrency": "0"}, "a whole number of at least 1"),
+        ({"concurrency": "0"}, "a whole number from 1 to 1,000,000,000, got 0: to stop a queue altogether, pause it"),
         ({"concurrency": "-1"}, "a whole number of at least 1"),
         ({"concurrency": "many"}, "a whole number of at least 1"),
         ({"rate": "often"}, "A rate is a number of jobs a second"),
-        ({"rate": "-1"}, "a second above zero"),
+        ({"rate": "-1"}, "from 0.000001 to 1,000,000,000 jobs a second"),
         ({"burst": "5"}, "A burst goes with a rate"),
         ({"concurrency": "1", "burst": "2"}, "A burst goes with a rate"),
     ],
