@@ -73,6 +73,36 @@ def test_a_store_is_drained_while_its_workers_run(driver: Driver, run: Run, say:
     assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
 
 
+def test_options_that_go_with_another_way_of_moving_are_refused(driver: Driver, say: Say) -> None:
+    [id] = enqueued(driver, NewJob("email.send", b"{}"))
+    assert "--wait goes with --live" in say("move", SOURCE, TARGET, "--wait", "10s", code=2)
+    assert "cannot be rehearsed" in say("move", SOURCE, TARGET, "--give-up", "--dry-run", code=2)
+    assert not Path("new").exists()
+    assert driver.reserve("default", lease_for=1)[0].job.id == id
+
+
+def test_a_move_that_was_killed_is_not_given_up_for_a_rehearsal(driver: Driver, say: Say) -> None:
+    target = open_driver(TARGET)
+    target.migrate()
+    move = Move(End(driver, SOURCE), End(target, TARGET))  # type: ignore[arg-type]
+    move._shut(Mark(move._source.identity))
+    target.close()
+    assert "cannot be rehearsed" in say("move", SOURCE, TARGET, "--give-up", "--dry-run", code=2)
+    assert "moved" in say("--url", SOURCE, "enqueue", "email.send", code=1)
+
+
+def test_people_are_told_where_a_store_has_gone_on_to(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    run("move", SOURCE, TARGET)
+    assert run("move", SOURCE, TARGET, "--dry-run")["done_before"]
+    assert "was moved to json:///new: move that one" in say("move", SOURCE, "sqlite:///typo.db", code=2)
+    run("move", TARGET, "sqlite:///third.db")
+    assert run("move", SOURCE, TARGET)["moved_on"] == "sqlite:///third.db"
+    assert "has gone on to sqlite:///third.db" in say("move", SOURCE, TARGET)
+    assert "moved to sqlite:///third.db" in say("--url", TARGET, "enqueue", "email.send", code=1)
+    assert "moved to json:///new" in say("--url", SOURCE, "queues", "pause", "mail", code=1)
+
+
 def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run, say: Say) -> None:
     enqueued(driver, NewJob("email.send", b"{}"))
     target = open_driver(TARGET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -87,6 +88,13 @@ class FeedRepeatsARow(MemoryDriver):
 
 
 # --- Fleet -------------------------------------------------------------------------------------------------
+
+
+class FenceLooksOnlyBefore(MemoryDriver):
+    """Whoever was let in before the store was shut comes in, however late."""
+
+    def _changing(self) -> AbstractContextManager[State]:
+        return self._writing()
 
 
 class TwoLeaders(MemoryDriver):

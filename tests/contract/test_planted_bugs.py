@@ -57,6 +57,9 @@ CAUGHT_BY: Final[dict[type[MemoryDriver], str]] = {
     planted_ends.PruneRemovesTheDlq: "test_prune_leaves_the_dlq_and_its_history_alone",
     planted_ends.FeedSkipsARow: "test_following_the_cursor_meets_every_row_once",
     planted_ends.FeedRepeatsARow: "test_following_the_cursor_meets_every_row_once",
+    planted_ends.FenceLooksOnlyBefore: (
+        "test_a_producer_that_was_stopped_on_its_way_in_gets_nothing_into_a_store_that_is_shut"
+    ),
     planted_ends.TwoLeaders: "test_nobody_else_wins_while_a_term_lasts",
     planted_ends.EpochNotRaised: "test_the_epoch_rises_with_every_new_term",
     planted_ends.EndedTermRenewed: "test_a_term_that_is_over_cannot_be_renewed",

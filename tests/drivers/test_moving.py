@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -18,8 +19,8 @@ from taskharbor.core.carrying import GONE, TABLES, Part, Row
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreMoved
 from taskharbor.core.fleet import Worker
 from taskharbor.core.model import Job
-from taskharbor.core.workflow import WorkflowState
-from taskharbor.drivers import comparing, movement, moving, open_driver
+from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
+from taskharbor.drivers import comparing, flows, movement, moving, open_driver
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.moving import End, Move, Report
 from taskharbor.testing.helpers import add, add_keyed, new_job, take
@@ -163,7 +164,9 @@ def test_rows_that_differ_are_named_and_the_source_is_used_again(
 
     def and_somebody_writes(mark: Any) -> None:
         copy(mark)
-        source.cancel("plain", now=NOON)
+        with monkeypatch.context() as at_a_prompt:
+            at_a_prompt.setattr(source, "_refuse_shut", lambda _: None)
+            source.cancel("plain", now=NOON)
 
     monkeypatch.setattr(move, "_copy", and_somebody_writes)
     with pytest.raises(MoveFailed, match=r"history \(\d+ rows became \d+\), jobs \(\d+ rows became \d+\)"):
@@ -245,6 +248,97 @@ def test_one_move_does_not_get_mixed_up_with_another(
     assert mover(source, target).run().done_before
     assert json.loads(target.carrier().note("moved_from") or "")["store_id"] == source.carrier().identity
     assert take(target, now=NOON + DAY).job.id == "one"
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["shut", "live"])
+def test_a_move_that_is_run_again_does_not_open_a_store_that_was_moved_on_since(
+    make: Callable[[str], BaseDriver], live: bool
+) -> None:
+    first, second, third = make("sqlite"), make("json"), make("memory")
+    add(first, id="one")
+
+    def on() -> Move:
+        move = Move(End(second, "second"), End(third, "third"))
+        move.live = live
+        return move
+
+    mover(first, second).run()
+    on().run()
+    for again in (mover(first, second), mover(first, second)):
+        report = again.run()
+        assert (report.done_before, report.moved_on) == (True, "third")
+        assert second.is_gone()
+        with pytest.raises(StoreMoved, match="third"):
+            second.enqueue([new_job()])
+    assert on().run() == Report({}, done_before=True)
+    assert take(third, now=NOON + DAY).job.id == "one"
+
+
+def test_a_move_that_is_run_again_does_not_open_a_store_that_is_being_moved_on(
+    make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = make("sqlite"), make("json"), make("memory")
+    add(first, id="one")
+    mover(first, second).run()
+    killed = Move(End(second, "second"), End(third, "third"))
+    as_killed(killed, monkeypatch)
+    monkeypatch.setattr(killed, "_target", Faulty(killed._target, 3, after=True))
+    with pytest.raises(Killed):
+        killed.run()
+    assert mover(first, second).run().moved_on == "third"
+    assert second.is_shut()
+    Move(End(second, "second"), End(third, "third")).give_up()
+    assert mover(first, second).run() == Report({}, done_before=True)
+    assert not second.is_shut()
+
+
+def test_a_move_that_has_ended_is_called_so(make: Callable[[str], BaseDriver]) -> None:
+    source, target = make("sqlite"), make("memory")
+    add(source)
+    mover(source, target).run()
+    assert mover(source, target).plan() == Report({}, done_before=True, dry_run=True)
+    with pytest.raises(InvalidInput, match="everything of src was moved to dst: move that one"):
+        mover(source, make("memory")).run()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the store is shut", "after it"])
+def test_a_workflow_that_is_still_being_started_is_not_moved_in_halves(
+    make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    source, target = make("sqlite"), make("memory")
+    monkeypatch.setattr(flows, "AT_ONCE", 2)
+    steps = [NewStep(f"s{number}", new_job()) for number in range(5)]
+    at_desk = source._at_flow_desk
+    said: list[str] = []
+
+    def and_moved(work: Any) -> Any:
+        done = at_desk(work)
+        if not said:
+            said.append("")
+            move = mover(source, target)
+            if not early:
+                shut = move._shut
+                monkeypatch.setattr(move, "_shut", lambda mark: (shut(mark), at_desk(in_midst))[0])
+                at_desk(not_yet)
+            with pytest.raises(MoveFailed, match="was still being started") as refused:
+                move.run()
+            said.append(str(refused.value))
+        return done
+
+    def not_yet(desk: Any) -> None:
+        [flow] = desk.page(None, 1)
+        desk.save(replace(flow, state=WorkflowState.RUNNING))
+
+    def in_midst(desk: Any) -> None:
+        [flow] = desk.page(None, 1)
+        desk.save(replace(flow, state=WorkflowState.STARTING))
+
+    monkeypatch.setattr(source, "_at_flow_desk", and_moved)
+    id = source.start_workflow(NewWorkflow("large", steps), now=NOON)
+    assert len(said) == 2
+    monkeypatch.undo()
+    assert mover(source, target).run().moved["jobs"] == 5
+    assert target.get_workflow(id).state is WorkflowState.RUNNING
 
 
 def test_only_the_target_of_a_move_can_give_it_up(

@@ -256,10 +256,13 @@ def test_a_driver_comes_back_after_its_connections_were_cut(driver: Driver, url:
 
 def test_chosen_jobs_are_forgotten_by_one_statement(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [done_job(driver), done_job(driver)]
-    run, asked = driver._fleet._session.run, []
-    monkeypatch.setattr(driver._fleet._session, "run", lambda name, params: asked.append(name) or run(name, params))
+    session: Any = driver._fleet._session
+    start, asked = session._start, []
+    monkeypatch.setattr(
+        session, "_start", lambda connection, name, params: asked.append(name) or start(connection, name, params)
+    )
     assert driver.prune(NOON + DAY, ids=ids) == 2
-    assert asked == ["prune"]
+    assert asked == ["hold_fence", "is_shut", "prune"]
 
 
 def test_what_a_purged_id_records_when_it_is_used_again_is_not_forgotten_with_its_past(

@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput
+from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput, StoreMoved
 from taskharbor.core.model import NewJob
+from taskharbor.testing.contract.moving import opened, shut_unnoticed
 from taskharbor.testing.emptying import SharedStore
 from taskharbor.testing.helpers import add, add_keyed, done_job, everything, new_job, take_ids
 from taskharbor.testing.times import HOUR, NOON
@@ -245,6 +246,25 @@ def test_the_jobs_exist_exactly_if_the_asynchronous_caller_commits(
         assert (set(everything(driver)), own_rows(postgres_url)) == ({answer.id for answer in answers}, 1)
 
     in_loop(work)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("kind", ASYNC)
+def test_an_asynchronous_caller_gets_nothing_into_a_store_that_was_shut_meanwhile(
+    driver: Any, postgres_url: str, kind: str, batch: str
+) -> None:
+    moved = shut_unnoticed(driver)
+
+    async def work() -> None:
+        async with ASYNC[kind](postgres_url) as (connection, run):
+            await run(OWN_ROW)
+            with pytest.raises(StoreMoved, match="elsewhere"):
+                await driver.aenqueue(BATCHES[batch], NOON, connection=connection)
+            await connection.commit()
+
+    in_loop(work)
+    opened(moved)
+    assert (everything(driver), own_rows(postgres_url)) == ({}, 1)
 
 
 @pytest.mark.parametrize("kind", ASYNC)

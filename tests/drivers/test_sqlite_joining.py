@@ -16,9 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from taskharbor.core.contract import Answers
-from taskharbor.core.errors import IdempotencyConflict, InvalidInput, SchemaMissing
+from taskharbor.core.errors import IdempotencyConflict, InvalidInput, SchemaMissing, StoreMoved
 from taskharbor.core.model import Enqueued, NewJob
 from taskharbor.drivers.sqlite.driver import SqliteDriver
+from taskharbor.testing.contract.moving import opened, shut_unnoticed
 from taskharbor.testing.helpers import add, add_keyed, done_job, everything, new_job
 from taskharbor.testing.times import NOON
 
@@ -93,6 +94,29 @@ def test_a_job_shares_the_fate_of_a_sqlalchemy_session(
         answers = driver.enqueue(jobs, NOON, connection=session)
         session.commit() if commits else session.rollback()
     check(driver, jobs, answers, commits=commits)
+
+
+@BATCHES
+def test_a_caller_gets_nothing_into_a_store_that_was_shut_meanwhile(
+    driver: SqliteDriver, path: Path, jobs: list[NewJob]
+) -> None:
+    moved = shut_unnoticed(driver)
+    with closing(sqlite3.connect(path)) as connection:
+        with pytest.raises(StoreMoved, match="elsewhere"):
+            driver.enqueue(jobs, NOON, connection=connection)
+        connection.commit()
+
+    async def work() -> Answers:
+        async with aiosqlite.connect(path) as connection:
+            with pytest.raises(StoreMoved, match="elsewhere"):
+                await driver.aenqueue(jobs, NOON, connection=connection)
+            await connection.commit()
+        return []
+
+    in_loop(work)
+    opened(moved)
+    assert everything(driver) == {}
+    assert not add_keyed(driver, "k").existed
 
 
 def test_a_job_and_the_callers_own_rows_are_one(driver: SqliteDriver, path: Path) -> None:

@@ -12,8 +12,9 @@ from tests.pipeline import seeds
 
 from taskharbor import Harbor, Job, NewJob
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidInput, InvalidURL
+from taskharbor.core.errors import InvalidInput, InvalidURL, StoreMoved
 from taskharbor.pipeline.imports.run import FORMATS, ImportReport, import_jobs
+from taskharbor.testing.contract.moving import opened, shut_unnoticed
 
 FORMAT_FIXTURES = ("taskharbor-go", "jobs-json", "mq-postgres", "mq-mysql", "task-orchestrator")
 
@@ -51,6 +52,17 @@ def jobs_of(driver: Driver) -> dict[str, Job]:
 def bring(sources: Any, name: str, url: str, tmp_path: Path, **options: Any) -> ImportReport:
     format, source = sources(name)
     return import_jobs(format, source, url, rejects=str(tmp_path / "rejects"), **options)
+
+
+def test_nothing_is_imported_into_a_store_that_is_shut(
+    sources: Any, driver: Driver, store_url: str, tmp_path: Path
+) -> None:
+    moved = shut_unnoticed(driver)
+    with pytest.raises(StoreMoved, match="elsewhere"):
+        bring(sources, "taskharbor-go", store_url, tmp_path)
+    assert (jobs_of(driver), driver.history().rows) == ({}, [])
+    opened(moved)
+    assert bring(sources, "taskharbor-go", store_url, tmp_path).imported
 
 
 @pytest.mark.parametrize("name", FORMAT_FIXTURES)

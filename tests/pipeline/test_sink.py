@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from taskharbor import JobFilter, NewJob
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidInput, InvalidURL
+from taskharbor.core.errors import InvalidInput, InvalidURL, StoreMoved
 from taskharbor.pipeline.loading import load
 from taskharbor.pipeline.sink import BatchSink, batch_writer
+from taskharbor.testing.contract.moving import opened, shut_unnoticed
 
 
 def orders(spark: SparkSession, count: int) -> DataFrame:
@@ -236,3 +237,16 @@ def test_of_two_attempts_of_a_task_only_the_committed_one_is_published(driver: D
     if not store_url.startswith("json"):  # which keeps no list of loads, but all their keys
         sink.commit([second])
         assert total(driver) == 2
+
+
+@pytest.mark.usefixtures("spark")  # without one, Spark does not read a schema from text
+def test_a_store_that_is_shut_while_rows_are_staged_takes_none_of_them_in(driver: Driver, store_url: str) -> None:
+    sink = batch_writer({"url": store_url, "type": "t"}, StructType.fromDDL("payload string"), overwrite=False)
+    staged = sink.write(iter([pa.record_batch([pa.array(["{}", "[]"])], names=["payload"])]))
+    moved = shut_unnoticed(driver)
+    with pytest.raises(StoreMoved, match="elsewhere"):
+        sink.commit([staged])
+    assert total(driver) == 0
+    opened(moved)
+    sink.commit([staged])
+    assert total(driver) == 2

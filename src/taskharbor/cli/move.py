@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb, typed_only
@@ -56,7 +55,6 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument(
         "--wait",
         type=duration,
-        default=timedelta(minutes=5),
         metavar="TIME",
         help="with --live: how long jobs may take to end once SRC is shut (default: 5m)",
     )
@@ -73,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.until_idle is not None and not arguments.live:
         raise InvalidInput("--until-idle goes with --live: without it nothing comes in meanwhile")
+    if arguments.wait is not None and not arguments.live:
+        raise InvalidInput("--wait goes with --live: without it no job may be running, and nobody is waited for")
+    if arguments.give_up and arguments.dry_run:
+        raise InvalidInput("--give-up cannot be rehearsed: leave out --dry-run, or --give-up")
     urls = redacted(arguments.source), redacted(arguments.target)
     absent = arguments.dry_run or arguments.give_up
     with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
@@ -88,8 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
             total = 3 * sum(map(carrier.count, _tables()))
             with ProgressBar("rows moved and compared", total) as bar:
                 move = Move(source, target, bar.advance)
-                move.live, move.pace.patience_s = arguments.live, arguments.wait.total_seconds()
+                move.live = arguments.live
                 move.pace.told = _say
+                if arguments.wait is not None:
+                    move.pace.patience_s = arguments.wait.total_seconds()
                 if arguments.until_idle is not None:
                     move.pace.idle_s = arguments.until_idle.total_seconds()
                 try:
@@ -151,6 +155,7 @@ def _record(urls: tuple[str, str], report: Report | None) -> dict[str, Any]:
         "dry_run": report.dry_run,
         "resumed": report.resumed,
         "done_before": report.done_before,
+        "moved_on": report.moved_on or None,
         "repeated": report.repeated,
         "rows": report.moved,
         "checksums": report.checksums,
@@ -163,7 +168,10 @@ def _tell(urls: tuple[str, str], report: Report | None) -> None:
         print(f"{source} is used again. What has come to {target} stays there: the same move may go on some day")
         return
     if report.done_before:
-        print(f"everything from {source} is at {target} already: nothing to do")
+        if report.moved_on:
+            print(f"everything from {source} was moved to {target}, and that has gone on to {report.moved_on}")
+        else:
+            print(f"everything from {source} is at {target} already: nothing to do")
         return
     for table, rows in report.moved.items():
         if rows:

@@ -25,8 +25,9 @@ class AccessCalls(StoreOperations):
 
     def add_token(self, token: Token) -> None:
         self._check_open()
-        if not self._add_token(check_token(token)):
-            raise InvalidInput(f"there is a token with the id {token.id} already: make another one with new_token")
+        with self._told_where():
+            if not self._add_token(check_token(token)):
+                raise InvalidInput(f"there is a token with the id {token.id} already: make another one with new_token")
 
     def tokens(self) -> Sequence[Token]:
         self._check_open()
@@ -46,7 +47,8 @@ class AccessCalls(StoreOperations):
     def revoke_token(self, id: str, *, now: datetime | None = None) -> bool:
         moment = self._moment(now)
         check_words((id,), "the id of a token")
-        return self._revoke_token(id, moment)
+        with self._told_where():
+            return self._revoke_token(id, moment)
 
 
 def token_params(token: Token) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from taskharbor.drivers.checks import (
     check_words,
     check_worker,
 )
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.flows import FlowCalls
 from taskharbor.drivers.governed import GoverningCalls
 from taskharbor.drivers.governing import Ask
@@ -66,8 +67,12 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         if not batch.fresh:
             return batch.answers
         if connection is not None:
-            return self._enqueue_with(connection, batch)
-        answers = self._enqueue(batch)
+            with self._told_where():
+                return self._enqueue_with(connection, batch)
+        try:
+            answers = self._enqueue(batch)
+        except FenceShut:
+            raise self._moved() from None
         self._tag(batch)
         return answers
 
@@ -76,7 +81,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         batch = self._let_in(admit(jobs, self._moment(now), self.limits))
         if not batch.fresh:
             return batch.answers
-        return await self._aenqueue_with(connection, batch)
+        with self._told_where():
+            return await self._aenqueue_with(connection, batch)
 
     def reserve(
         self,
@@ -239,7 +245,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         moment = self._moment(now)
         check_words((id,), "id")
         try:
-            status = self._cancel(id, moment)
+            with self._told_where():
+                status = self._cancel(id, moment)
         except JobNotFound as error:
             raise self._absent(error) from None
         self._advance_ids(self._rules(), [id], moment)
@@ -276,7 +283,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
                 reset_attempts=reset_attempts,
                 clone=clone,
             )
-            seen, ids = self._redrive(chosen, after, room, plan)
+            with self._told_where():
+                seen, ids = self._redrive(chosen, after, room, plan)
             moved.extend(ids)
             if not seen:
                 break
@@ -295,7 +303,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         removed = 0
         while limit is None or removed < limit:
             room = bounds.SWEEP_BATCH if limit is None else min(bounds.SWEEP_BATCH, limit - removed)
-            gone = self._purge(chosen, room)
+            with self._told_where():
+                gone = self._purge(chosen, room)
             removed += gone
             if gone < room:
                 break
@@ -354,11 +363,12 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         moment = checked(before, "before")
         if self._rules().filling:  # what has come from another store is compared first
             return 0
-        if ids is None:
+        chosen = None if ids is None else tuple(dict.fromkeys(check_filter(JobFilter(ids=ids)).ids or ()))
+        with self._told_where():
+            if chosen is not None:
+                return self._prune_chosen(chosen, moment, limit, upto) if chosen else 0
             self._prune_workflows(moment, limit)
             return self._prune(moment, limit, upto)
-        chosen = tuple(dict.fromkeys(check_filter(JobFilter(ids=ids)).ids or ()))
-        return self._prune_chosen(chosen, moment, limit, upto) if chosen else 0
 
     # --- Shared helpers ----------------------------------------------------------------------------------
 

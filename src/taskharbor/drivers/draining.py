@@ -37,11 +37,10 @@ from taskharbor.core.carrying import (
 from taskharbor.core.envelope import payload_hash
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreError, StoreUnavailable
 from taskharbor.core.model import Job
-from taskharbor.core.workflow import WorkflowState
-from taskharbor.drivers.comparing import Portions, Progress, Sum, missing_facts, missing_rows, portions, values_of
-from taskharbor.drivers.copying import Copying, silent
+from taskharbor.drivers.comparing import Portions, Progress, Sum, missing_facts, missing_rows, values_of
+from taskharbor.drivers.copying import Copying
 from taskharbor.drivers.engine_carrying import FINAL
-from taskharbor.drivers.movement import LOOK_S, End, Mark, Pace, await_writers, origin_of, read_mark
+from taskharbor.drivers.movement import LOOK_S, End, Mark, Pace, await_writers, origin_of, read_mark, starting
 from taskharbor.drivers.packing import Bundle, pack, pieces_of, struck, unpack
 
 AHEAD: Final = ("queues", "limits", "leaders", "tokens")
@@ -256,11 +255,7 @@ class Drain(Copying):
         inflight = self._from.driver.counts()["inflight"]
         if inflight:
             return f"{inflight:,} jobs of {self._from.url} still ran"
-        for rows in portions(self._source, "workflows", None, silent):
-            for row in rows:
-                if row[4] == WorkflowState.STARTING:
-                    return f"workflow {row[0]} of {self._from.url} was still being started (or cancel it)"
-        return ""
+        return starting(self._from, self._source)
 
     def _rest(self) -> dict[str, Sum]:
         self._pace.told("moving what is left, and comparing")

@@ -45,7 +45,7 @@ class EngineDriver(EngineReading):
     # --- Queueing ----------------------------------------------------------------------------------------
 
     def _enqueue(self, batch: Batch) -> Answers:
-        with self._writing() as state:
+        with self._changing() as state:
             answers = {job.id: self._existing(state, job) for job in batch.fresh}
             fresh_ids = {job.id for job in batch.fresh if answers[job.id] is None}
             if len(answers) != len(batch.fresh):
@@ -107,6 +107,8 @@ class EngineDriver(EngineReading):
 
     def _lease(self, state: State, ask: Ask, before: Before) -> Leased:
         queues, now, lease_for, limit, types, owner, tenant = ask
+        if state.is_shut:
+            return []
         self._sweep(state, queues, now)
         open_queues = [name for name in queues if name not in state.queues or not state.queues[name].paused]
         chosen = claimable(state, open_queues, now, limit, types, tenant)
@@ -185,7 +187,7 @@ class EngineDriver(EngineReading):
     # --- By hand -----------------------------------------------------------------------------------------
 
     def _cancel(self, id: str, now: datetime) -> Status:
-        with self._writing() as state:
+        with self._changing() as state:
             job = state.find(id)
             if job.status not in (Status.READY, Status.INFLIGHT):
                 return job.status
@@ -194,7 +196,7 @@ class EngineDriver(EngineReading):
     def _redrive(
         self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
     ) -> tuple[Sequence[str], Sequence[str]]:
-        with self._writing() as state:
+        with self._changing() as state:
             jobs = dead(state, filter, after)[:limit]
             ids = new_ids(len(jobs)) if plan.clone else [job.id for job in jobs]
             for number, (job, new) in enumerate(zip(jobs, ids, strict=True)):
@@ -207,7 +209,7 @@ class EngineDriver(EngineReading):
             return [job.id for job in jobs], ids
 
     def _purge(self, filter: JobFilter, limit: int) -> int:
-        with self._writing() as state:
+        with self._changing() as state:
             jobs = dead(state, filter, None)[:limit]
             for job in jobs:
                 state.drop("jobs", job.id)
@@ -268,7 +270,7 @@ class EngineDriver(EngineReading):
             return Recovery(len(silent), len(orphans) + freed, self._expire(state, names, now))
 
     def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
-        with self._writing() as state:
+        with self._changing() as state:
             last = state.last_sequence if upto is None else self._sequence_of(state, upto)
             ended: dict[str, None] = {}
             for sequence, row in state.in_order().items():
@@ -281,7 +283,7 @@ class EngineDriver(EngineReading):
             return forget_jobs(state, ended)
 
     def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
-        with self._writing() as state:
+        with self._changing() as state:
             last = state.last_sequence if upto is None else self._sequence_of(state, upto)
             ended = [id for id in ids if state.ended_before(id, before) and state.sequences_of[id][-1] <= last]
             return forget_jobs(state, ended[:limit])
@@ -289,7 +291,7 @@ class EngineDriver(EngineReading):
     # --- Schedules ---------------------------------------------------------------------------------------
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
-        with self._writing() as state:
+        with self._changing() as state:
             kept = put_over(state.schedules.get(schedule.name), schedule)
             state.put("schedules", kept.name, kept)
             return kept
@@ -305,14 +307,14 @@ class EngineDriver(EngineReading):
             return state.schedules[name]
 
     def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
-        with self._writing() as state:
+        with self._changing() as state:
             kept = state.schedules.get(name)
             if kept is not None:
                 state.put("schedules", name, replace(kept, paused=paused, updated_at=now))
             return kept is not None
 
     def _remove_schedule(self, name: str) -> bool:
-        with self._writing() as state:
+        with self._changing() as state:
             known = name in state.schedules
             if known:
                 state.drop("schedules", name)

@@ -47,7 +47,12 @@ class EngineFlows:
             known = self._state.edges.get((workflow_id, cause), ())
             self._state.put("edges", (workflow_id, cause), (*known, *effects))
 
-    def insert_jobs(self, batch: Batch) -> None:
+    def refuse_shut(self) -> None:
+        self._state.refuse_shut()
+
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
+        if fenced:
+            self.refuse_shut()
         for job in batch.fresh:
             if job.id in self._state.jobs or job.id in self._state.finished:
                 raise id_taken(job.id)

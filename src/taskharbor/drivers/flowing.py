@@ -53,8 +53,13 @@ class FlowDesk(Protocol):
 
     def insert_edges(self, workflow_id: str, edges: Sequence[tuple[int, int]]) -> None: ...
 
-    def insert_jobs(self, batch: Batch) -> None:
-        """As enqueue does."""
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
+        """As enqueue does. In a store that is shut only without `fenced`: what has begun there may go on."""
+        ...
+
+    def refuse_shut(self) -> None:
+        """Raise `FenceShut` in a store that is shut; it is not shut then before this transaction ends, or whoever
+        shuts it waits for that."""
         ...
 
     def workflows_of(self, job_ids: Sequence[str]) -> Sequence[str]:

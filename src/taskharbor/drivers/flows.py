@@ -105,12 +105,15 @@ class FlowCalls(StoreOperations):
         steps = chunks_of(rows)
 
         def begin(desk: Desk) -> None:
+            # Looked at here alone: whoever moves this store waits for a workflow that has begun to start.
+            desk.insert_jobs(part_of(batch, 0, len(steps[0])), fenced=True)
             desk.insert_workflow(begun, compensation)
-            _insert(desk, steps[0], part_of(batch, 0, len(steps[0])))
+            desk.insert_steps(steps[0])
             desk.insert_edges(id, first_edges)
 
         first_edges = list(islice(edges, AT_ONCE)) if large else list(edges)
-        self._at_flow_desk(begin)
+        with self._told_where():
+            self._at_flow_desk(begin)
         if large and self._store_rest(id, batch, steps, edges):
             self._go_on([id], moment)
         self.forget_rules()
@@ -274,9 +277,10 @@ class FlowCalls(StoreOperations):
     def cancel_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
         moment = self._moment(now)
         self.get_workflow(id)
-        self._at_flow_desk(partial(_close, id=id))
-        self._cancel_rest(id, moment)
-        self._at_flow_desk(partial(_end_cancel, id=id, now=moment))
+        with self._told_where():
+            self._at_flow_desk(partial(_close, id=id))
+            self._cancel_rest(id, moment)
+            self._at_flow_desk(partial(_end_cancel, id=id, now=moment))
         return self.get_workflow(id)
 
     def _cancel_rest(self, id: str, now: datetime) -> None:
@@ -304,6 +308,8 @@ class FlowCalls(StoreOperations):
         if flow.state is not WorkflowState.FAILED:
             raise InvalidInput(f"workflow {id} is {flow.state.value}: only one that has failed can be redriven")
         self._refuse_lost_steps(flow)
+        with self._told_where():
+            self._at_flow_desk(lambda desk: desk.refuse_shut())
         for failed in self._failed_steps(id):
             ids = [job_id for _, job_id in failed]
             self.redrive(JobFilter(ids=ids), now=moment)
@@ -343,7 +349,7 @@ class FlowCalls(StoreOperations):
         )
 
     def _prune_workflows(self, before: datetime, limit: int) -> None:
-        over = self._at_flow_desk(lambda desk: desk.over(before, limit))
+        over = self._at_flow_desk(lambda desk: _over(desk, before, limit))
         for id in over:  # one that failed, or was compensated, may have steps that wait and never will be let go
             self._cancel_rest(id, before)
         if over:
@@ -363,8 +369,14 @@ def _set_state(desk: Desk, id: str, state: WorkflowState) -> None:
         desk.save(replace(flow, state=state))
 
 
+def _over(desk: Desk, before: datetime, limit: int) -> Sequence[str]:
+    desk.refuse_shut()
+    return desk.over(before, limit)
+
+
 def _close(desk: Desk, *, id: str) -> None:
     """Nothing of it begins any more."""
+    desk.refuse_shut()
     for flow in desk.lock_workflows([id]):
         if flow.state not in (WorkflowState.DONE, WorkflowState.CANCELLED):
             desk.save(replace(flow, state=WorkflowState.CANCELLING, ended_at=None))

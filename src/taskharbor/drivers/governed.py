@@ -59,11 +59,13 @@ class GoverningCalls(StoreOperations):
 
     def pause(self, queue: str) -> None:
         self._check_open()
-        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
+        with self._told_where():
+            self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
 
     def resume(self, queue: str) -> None:
         self._check_open()
-        self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
+        with self._told_where():
+            self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
 
     def queues(self) -> Sequence[QueueSettings]:
         self._check_open()
@@ -107,14 +109,16 @@ class GoverningCalls(StoreOperations):
                 f"set_limit takes a Limit, got {type(limit).__name__}: "
                 'set_limit(Limit("queue", "reports", concurrency=4))'
             )
-        self._set_limit(checked_limit(limit), moment)
+        with self._told_where():
+            self._set_limit(checked_limit(limit), moment)
         self.forget_rules()
 
     def drop_limit(self, scope: str, name: str, per: str = "", *, now: datetime | None = None) -> bool:
         moment = self._moment(now)
         if scope not in SCOPES or per not in PARTS:
             raise InvalidInput(f"there is no limit for {scope!r} and per {per!r}: get_limits() lists those there are")
-        dropped = self._drop_limit((scope, check_name(name, scope, bounds.MAX_NAME), per), moment)
+        with self._told_where():
+            dropped = self._drop_limit((scope, check_name(name, scope, bounds.MAX_NAME), per), moment)
         self.forget_rules()
         return dropped
 
@@ -137,7 +141,8 @@ class GoverningCalls(StoreOperations):
         shares = checked_weights(weights)
         if shares and not fair:
             raise InvalidInput("weights go with fair=True: a queue that is not fair has none")
-        self._set_fair(name, fair, shares)
+        with self._told_where():
+            self._set_fair(name, fair, shares)
         self.forget_rules()
         rules = self._rules()
         # What waits already takes its place too; whatever comes in meanwhile gets its tag at the claims.
@@ -166,14 +171,15 @@ class GoverningCalls(StoreOperations):
         if time.monotonic() < self._rules_until:
             return self._rules_kept
         with self._rules_lock:
-            if time.monotonic() >= self._rules_until:
+            begun = time.monotonic()  # before the read: whoever is stopped behind it must not go by it any longer
+            if begun >= self._rules_until:
                 self._rules_kept = rules = self._read_rules()
-                self._rules_until = time.monotonic() + RULES_LAST_S
+                self._rules_until = begun + RULES_LAST_S
                 self._learn(rules)
             return self._rules_kept
 
     def _let_in(self, batch: Batch) -> Batch:
-        """The batch, unless the store takes in no jobs."""
+        """The batch, unless the store takes in no jobs. The quick refusal; what counts is the one of the fence."""
         if self._rules().shut:
             raise self._moved()
         return batch

@@ -16,6 +16,7 @@ from taskharbor.core.errors import InvalidInput, SchemaMissing, StoreUnavailable
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.model import Status
 from taskharbor.core.unique import Verdict
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
@@ -33,18 +34,23 @@ class Query(NamedTuple):
 
 
 Steps = Generator[Query, Sequence[Row], Answers]
+FenceSteps = Generator[Query, Sequence[Row], bool]
+Fence = Callable[[Sequence[Admitted]], FenceSteps]
+"""Whether the store is shut, asked when the jobs that are new have been written."""
 RowOf = Callable[[Admitted], Params]
 
 _SAVEPOINT: Final = "taskharbor_enqueue"
 TRIES: Final = 5
 
 
-def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_check: str | None = None) -> Steps:
-    """Take the keys, then insert the jobs whose key was free. Needs three statements from the driver:
+def enqueue_steps(
+    batch: Batch, job_params: RowOf, key_params: RowOf, fence: Fence, *, id_check: str | None = None
+) -> Steps:
+    """Take the keys, then insert the jobs whose key was free. Needs four statements from the driver:
 
     `take_key` returns a row exactly if the key now belongs to `:id`; `get_key` returns the holder's id and payload
-    hash; `insert_job` inserts one job. `id_check` may name a fourth that returns a row if `:id` is taken; it is
-    asked for the ids that the caller chose.
+    hash; `insert_job` inserts one job, and `delete_job` takes it back. `id_check` may name a fifth that returns a row
+    if `:id` is taken; it is asked for the ids that the caller chose.
     """
     ids = [job.id for job in batch.fresh]
     if len(set(ids)) < len(ids):
@@ -71,13 +77,20 @@ def enqueue_steps(batch: Batch, job_params: RowOf, key_params: RowOf, *, id_chec
                     break
             else:
                 raise StoreUnavailable(f"idempotency key {job.idempotency_key!r} keeps changing hands: try again")
-        new = [job_params(job) for job in batch.fresh if job.id not in existing]
+        fresh = [job for job in batch.fresh if job.id not in existing]
+        new = [job_params(job) for job in fresh]
         if id_check is not None:
             for job_id in set(ids).intersection(batch.chosen_ids).difference(existing):
                 if (yield Query(id_check, {"id": job_id})):
                     raise id_taken(job_id)
         if new:
             yield Query("insert_job", new if len(new) > 1 else new[0])
+        # Nothing else has written anything.
+        writes = bool(fresh) or any(job.duplicates.replaces for job in batch.fresh)
+        if writes and (yield from fence(fresh)):
+            if not guarded:
+                yield Query("delete_job", {"id": ids[0]})
+            raise FenceShut
     except Exception:
         if guarded:
             yield Query(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}", raw=True)

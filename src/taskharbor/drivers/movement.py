@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from taskharbor.core.carrying import NOTE, ORIGIN, Carrier, Place
 from taskharbor.core.errors import InvalidInput, MoveFailed
+from taskharbor.core.workflow import WorkflowState
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.comparing import portions
 from taskharbor.drivers.governed import ALL_KNOW_S
 
 LOOK_S: Final = 0.1
@@ -38,6 +40,8 @@ class Report:
     dry_run: bool = False
     repeated: int = 0
     """Jobs of a live move that the new store had already, by their ids."""
+    moved_on: str = ""
+    """Where the new store has been moved to since, or is being moved."""
 
 
 def _unheard(_: str) -> None:
@@ -96,6 +100,16 @@ def read_mark(carrier: Carrier) -> Mark | None:
         return Mark(**found)
     except TypeError:
         raise InvalidInput("another version of TaskHarbor began this move: finish it with that one") from None
+
+
+def starting(end: End, carrier: Carrier) -> str:
+    """A workflow that somebody is still storing, in words: its first steps are there, and the others follow even when
+    the store is shut."""
+    for rows in portions(carrier, "workflows", None, lambda _: None):
+        for row in rows:
+            if row[4] == WorkflowState.STARTING:
+                return f"workflow {row[0]} of {end.url} was still being started (or cancel it)"
+    return ""
 
 
 def await_writers(source: End, carrier: Carrier, patience_s: float) -> None:

@@ -19,7 +19,17 @@ from taskharbor.core.errors import InvalidInput, MoveFailed, StoreError
 from taskharbor.core.ids import new_id
 from taskharbor.drivers.comparing import Progress, Sum, portions, sum_of
 from taskharbor.drivers.draining import Drain
-from taskharbor.drivers.movement import UNCOUNTED, End, Mark, Pace, Report, await_writers, origin_of, read_mark
+from taskharbor.drivers.movement import (
+    UNCOUNTED,
+    End,
+    Mark,
+    Pace,
+    Report,
+    await_writers,
+    origin_of,
+    read_mark,
+    starting,
+)
 from taskharbor.drivers.packing import HEAD
 
 __all__ = ["End", "Move", "Pace", "Report"]
@@ -62,6 +72,10 @@ class Move:
             )
         if read_mark(self._source):
             raise InvalidInput(f"{self._from.url} is itself being filled by a move: finish that one first")
+        if known and known["to"] != target and self._from.driver.is_gone():
+            raise InvalidInput(
+                f"everything of {self._from.url} was moved to {known['to_url']}: move that one, if it is to go on"
+            )
         if known and known["to"] != target and (known.get("live") or self._from.driver.is_shut()):
             raise InvalidInput(
                 f"{self._from.url} was moved to {known['to_url']}, or is being moved there: finish that move, "
@@ -98,16 +112,24 @@ class Move:
                 f"{inflight:,} jobs of {self._from.url} are running: let them end first "
                 "(those of a dead worker do when their leases end and a worker looks at the queue)"
             )
+        if flow := starting(self._from, self._source):
+            raise MoveFailed(f"{flow}: let that end first")
 
     def was_done(self) -> bool:
         """Whether this very move has come to its end before."""
         origin = json.loads(self._target.note(ORIGIN) or "{}")
         return origin.get("store_id") == self._source.identity and read_mark(self._target) is None
 
+    def _moved_on(self) -> str:
+        """Where the target, with all that it got from the source, has gone since or is going; "" if nowhere."""
+        return str(json.loads(self._target.note(NOTE) or "{}").get("to_url", ""))
+
     # --- The move ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Report:
         """What would be moved. Writes nothing."""
+        if self.was_done():
+            return Report({}, done_before=True, dry_run=True, moved_on=self._moved_on())
         mark = self.check()
         if not self.live:
             self._refuse_busy()
@@ -116,22 +138,30 @@ class Move:
 
     def run(self) -> Report:
         if self.was_done():
-            self._end()
-            return Report({}, done_before=True)
+            moved_on = self._moved_on()
+            # A target that was moved on is none of ours any more: who opens it runs its jobs twice, and loses new ones.
+            if not moved_on:
+                self._open_target()
+            self._shut_source()
+            return Report({}, done_before=True, moved_on=moved_on)
         mark = self.check()
         resumed = mark is not None
         mark = mark or Mark(self._source.identity)
         sums = self._drain(mark).run() if self.live else self._run_shut(mark)
         self._target.write_notes({NOTE: None, ORIGIN: origin_of(self._from, self._source)})
-        self._end()
+        self._open_target()
+        self._shut_source()
         moved = {table: found.rows for table, found in sums.items()}
         checksums = {table: f"{found.checksum:032x}" for table, found in sums.items()}
         return Report(moved, checksums, resumed, repeated=mark.repeated)
 
-    def _end(self) -> None:
-        """Everything is in the new store, and the old one says so."""
+    def _open_target(self) -> None:
+        """Everything is in the new store."""
         self._to.driver.set_mark(FILLING, False)
         self._to.driver.shut(False)
+
+    def _shut_source(self) -> None:
+        """And the old one says so."""
         self._from.driver.shut(True)
         self._from.driver.set_mark(GONE, True)
         self._from.driver.set_mark(DRAINING, False)

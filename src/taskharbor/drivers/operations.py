@@ -2,12 +2,17 @@
 
 All of them receive checked values only: times in UTC, durations as timedeltas, names as tuples, never None for
 `now`. All of them may be called from many threads at once.
+
+In a store that is shut (`core.carrying.MOVING`), whatever takes jobs in or changes something by hand raises
+`fence.FenceShut` and changes nothing, and claims get nothing, however long ago the driver looked: the mark is read in
+the transaction of the change itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -15,12 +20,13 @@ from typing import Any, TypeVar
 from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.clock import utc_now
 from taskharbor.core.contract import Answers, Extended, Leased, Listener, Settled
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import InvalidInput, StoreMoved
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, Extension, Job, JobFilter, QueueSettings, Schedule, Settlement, Status
 from taskharbor.core.tokens import Token
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.listening import PollingListener
 
@@ -115,7 +121,8 @@ class StoreOperations(ABC):
     def _purge(self, filter: JobFilter, limit: int) -> int: ...
 
     @abstractmethod
-    def _set_paused(self, queue: str, paused: bool) -> None: ...
+    def _set_paused(self, queue: str, paused: bool) -> None:
+        """Of a queue, unless the store is shut; or one of the marks of a move, always."""
 
     @abstractmethod
     def _queues(self) -> Sequence[QueueSettings]: ...
@@ -194,6 +201,18 @@ class StoreOperations(ABC):
     def _revoke_token(self, id: str, now: datetime) -> bool: ...
 
     # --- With a default --------------------------------------------------------------------------------------
+
+    def _moved(self) -> StoreMoved:
+        """What to tell whoever comes to a store that is shut."""
+        return FenceShut()
+
+    @contextmanager
+    def _told_where(self) -> Iterator[None]:
+        """A store that turns out to be shut says where everything goes."""
+        try:
+            yield
+        except FenceShut:
+            raise self._moved() from None
 
     def _measure_clock(self) -> datetime:
         """The store's time now. Stores on this machine share its clock."""

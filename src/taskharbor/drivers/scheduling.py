@@ -31,7 +31,8 @@ class SchedulingCalls(StoreOperations):
 
     def put_schedule(self, schedule: Schedule, *, now: datetime | None = None) -> Schedule:
         moment = self._moment(now)
-        return self._put_schedule(check_schedule(schedule, moment, self.limits))
+        with self._told_where():
+            return self._put_schedule(check_schedule(schedule, moment, self.limits))
 
     def schedules(self) -> Sequence[Schedule]:
         self._check_open()
@@ -45,13 +46,15 @@ class SchedulingCalls(StoreOperations):
     def pause_schedule(self, name: str, *, paused: bool, now: datetime | None = None) -> None:
         moment = self._moment(now)
         check_words((name,), "the name of a schedule")
-        if not self._pause_schedule(name, _check_paused(paused), moment):
-            raise no_schedule(name)
+        with self._told_where():
+            if not self._pause_schedule(name, _check_paused(paused), moment):
+                raise no_schedule(name)
 
     def remove_schedule(self, name: str) -> bool:
         self._check_open()
         check_words((name,), "the name of a schedule")
-        return self._remove_schedule(name)
+        with self._told_where():
+            return self._remove_schedule(name)
 
     def advance_schedule(
         self,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from taskharbor.core.carrying import Carrier
+from taskharbor.core.carrying import MARKS, Carrier
 from taskharbor.core.contract import Leased
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import QueueSettings
@@ -33,6 +33,13 @@ class EngineSettings(BaseDriver):
     def _writing(self) -> AbstractContextManager[State]:
         """The state, held for one change that is kept as a whole or not at all."""
 
+    @contextmanager
+    def _changing(self) -> Iterator[State]:
+        """`_writing` for what is refused in a store that is shut. Nobody can shut it in between."""
+        with self._writing() as state:
+            state.refuse_shut()
+            yield state
+
     @abstractmethod
     def _lease(self, state: State, ask: Ask, before: Before) -> Leased:
         """Claim, and keep in `before` what the jobs were."""
@@ -45,7 +52,7 @@ class EngineSettings(BaseDriver):
         """Take back ended leases and expire what is late, as any claim does first."""
 
     def _set_paused(self, queue: str, paused: bool) -> None:
-        with self._writing() as state:
+        with self._writing() if queue in MARKS else self._changing() as state:
             state.put("queues", queue, replace(_settings(state, queue), paused=paused))
 
     def _queues(self) -> Sequence[QueueSettings]:
@@ -62,12 +69,12 @@ class EngineSettings(BaseDriver):
             return work(EngineDesk(state, self._lease, self._sweep))
 
     def _set_limit(self, limit: Limit, now: datetime) -> None:
-        with self._writing() as state:
+        with self._changing() as state:
             state.put("limits", limit.key, limit)
             _wake(state, limit.key, now)
 
     def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
-        with self._writing() as state:
+        with self._changing() as state:
             if key not in state.limits:
                 return False
             state.drop("limits", key)
@@ -76,13 +83,13 @@ class EngineSettings(BaseDriver):
             return True
 
     def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
-        with self._writing() as state:
+        with self._changing() as state:
             state.put("queues", queue, replace(_settings(state, queue), fair=fair, weights=dict(weights)))
 
     # --- Tokens ------------------------------------------------------------------------------------------
 
     def _add_token(self, token: Token) -> bool:
-        with self._writing() as state:
+        with self._changing() as state:
             fresh = token.id not in state.tokens
             if fresh:
                 state.put("tokens", token.id, token)
@@ -97,7 +104,7 @@ class EngineSettings(BaseDriver):
             return [state.tokens[id] for id in ids if id in state.tokens]
 
     def _revoke_token(self, id: str, now: datetime) -> bool:
-        with self._writing() as state:
+        with self._changing() as state:
             token = state.tokens.get(id)
             if token is None or token.revoked_at is not None:
                 return False

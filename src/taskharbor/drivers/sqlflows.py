@@ -18,6 +18,7 @@ from taskharbor.core.workflow import (
     Workflow,
     WorkflowState,
 )
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.flowing import Ending, StepRow
 
 Row = Sequence[Any]
@@ -38,7 +39,12 @@ class SqlFlows(ABC):
     def _run(self, statement: str, values: Values, columns: Columns | None = None) -> None: ...
 
     @abstractmethod
-    def insert_jobs(self, batch: Batch) -> None: ...
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None: ...
+
+    def refuse_shut(self) -> None:
+        self._run("hold_fence", {})
+        if self._rows("is_shut", {}):
+            raise FenceShut
 
     def _read_time(self, value: Any) -> datetime | None:
         """A time as the store's rows have it."""

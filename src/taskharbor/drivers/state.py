@@ -11,11 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from taskharbor.core import transitions
+from taskharbor.core.carrying import MOVING
 from taskharbor.core.errors import JobNotFound
 from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.ids import new_id
 from taskharbor.core.model import HistoryRow, Job, JobFilter, QueueSettings, Schedule, Status
 from taskharbor.core.tokens import Token
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.lines import Lines
 from taskharbor.drivers.rows import matches
 from taskharbor.drivers.threads import Threads
@@ -137,6 +139,15 @@ class State(Lines, Threads):
             self.put("jobs", job.id, job)
         self.record(moved.fact)
         return job
+
+    @property
+    def is_shut(self) -> bool:
+        mark = self.queues.get(MOVING)
+        return mark is not None and mark.paused
+
+    def refuse_shut(self) -> None:
+        if self.is_shut:
+            raise FenceShut
 
     def find(self, id: str) -> Job:
         job = self.jobs.get(id) or self.finished.get(id)

@@ -46,7 +46,7 @@ class MysqlStaging(Staging):
     def publish(
         self, run_id: str, attempts: Sequence[int], accepted: int, rejected: int, keep: KeepRejects
     ) -> Published:
-        with self._driver() as driver:
+        with self._driver() as driver, driver._told_where():
             values = defaults(self.plan, driver.now())
             for name in ("run_at", "expires_at", "now"):
                 values[name] = optional_time(values[name])
@@ -81,6 +81,7 @@ class MysqlStaging(Staging):
         if bad:
             keep(bad)
         published = session.run("publish_jobs", **params)
+        session.refuse_shut()  # now that the jobs are written: whoever shuts the store later waits for this transaction
         done = Published(published, accepted - published - (len(bad) - rejected), len(bad))
         session.run("close_load", rows_in=accepted + rejected, **done._asdict(), run_id=run_id)
         return done

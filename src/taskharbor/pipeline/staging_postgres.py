@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
 import psycopg
 
-from taskharbor.drivers.opening import parse_url
+from taskharbor.drivers.fence import FenceShut
+from taskharbor.drivers.opening import open_driver, parse_url
 from taskharbor.drivers.postgres import schema
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
 from taskharbor.drivers.postgres.target import split_options
@@ -71,6 +72,12 @@ class PostgresStaging(Staging):
                 except RETRYABLE:
                     if number == TRIES:
                         raise
+                except FenceShut:
+                    from taskharbor.drivers.base import BaseDriver
+
+                    with closing(open_driver(self.plan.url)) as driver:
+                        assert isinstance(driver, BaseDriver)
+                        raise driver._moved() from None
         raise AssertionError("not reached")
 
     def _publish(
@@ -120,8 +127,7 @@ class PostgresStaging(Staging):
             keep(bad)
         known = self._known(cursor, params) if keyed < accepted else 0
         if known or taken < keyed:
-            cursor.execute(self._sql["publish_own_jobs"], params)
-            published = cursor.rowcount
+            published = self._add(cursor, "publish_own_jobs", params)
         elif not keyed and not bad and accepted >= SLICED_FROM:
             published = self._insert_in_slices(params)
         else:
@@ -148,11 +154,18 @@ class PostgresStaging(Staging):
         the insert look out for that row by row, which takes longer."""
         try:
             with cursor.connection.transaction():
-                cursor.execute(self._sql["publish_jobs" + part], params)
-                return cursor.rowcount
+                return self._add(cursor, "publish_jobs" + part, params)
         except psycopg.errors.UniqueViolation:
-            cursor.execute(self._sql["publish_own_jobs" + part], params)
-            return cursor.rowcount
+            return self._add(cursor, "publish_own_jobs" + part, params)
+
+    def _add(self, cursor: psycopg.Cursor[Any], statement: str, params: dict[str, Any]) -> int:
+        """How many jobs the statement has added. Whether the store is shut is asked when they are written: whoever
+        shuts it later waits for this transaction."""
+        cursor.execute(self._sql[statement], params)
+        added = cursor.rowcount
+        if self._rows(cursor, "is_shut", {}):
+            raise FenceShut
+        return added
 
     def _insert_in_slices(self, params: dict[str, Any]) -> int:
         """A large load without keys of its own, over several connections, each with a range of ids: so they do not

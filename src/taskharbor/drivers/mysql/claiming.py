@@ -224,7 +224,7 @@ def _lease(session: Session, found: Sequence[Due], asked: Claim) -> Leased:
     secret = new_tokens(1)[0]
     expires_at = asked.now + asked.lease_for
     now, owner = asked.now, asked.owner
-    session.run_by_id(
+    changed = session.run_by_id(
         "claim",
         [due.row[0] for due in found],
         secret=secret,
@@ -232,6 +232,8 @@ def _lease(session: Session, found: Sequence[Due], asked: Claim) -> Leased:
         lease_expires_at=sql_time(expires_at),
         now=sql_time(now),
     )
+    if not changed:
+        return []
     leased = []
     for queue, rank, row in found:
         # The same that `claim` computes.

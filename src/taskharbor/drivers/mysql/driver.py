@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pymysql
 
 from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
-from taskharbor.core.carrying import Carrier
+from taskharbor.core.carrying import MARKS, Carrier
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.fleet import Leadership, Recovery, Worker
 from taskharbor.core.intake import Batch
@@ -89,13 +89,16 @@ class MysqlDriver(BaseDriver):
         self._mark.know()
         with _of_caller():
             self._joiner.run(connection, same_store(self._mark))
-            return self._joiner.run(connection, enqueueing.enqueue_steps(batch))
+            return self._joiner.run(connection, enqueueing.enqueue_steps(batch, self._is_shut))
 
     async def _aenqueue_with(self, connection: Any, batch: Batch) -> Answers:
         self._mark.know()
         with _of_caller():
             await self._joiner.arun(connection, same_store(self._mark))
-            return await self._joiner.arun(connection, enqueueing.enqueue_steps(batch))
+            return await self._joiner.arun(connection, enqueueing.enqueue_steps(batch, self._is_shut))
+
+    def _is_shut(self) -> bool:
+        return bool(self._store.read(lambda session: session.rows("is_shut")))
 
     def _reserve(
         self,
@@ -182,18 +185,19 @@ class MysqlDriver(BaseDriver):
         return inspection.latest(self._store, after, limit)
 
     def _cancel(self, id: str, now: datetime) -> Status:
-        return self._store.write(lambda session: inspection.cancel(session, id, now))
+        return self._store.change(lambda session: inspection.cancel(session, id, now))
 
     def _redrive(
         self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
     ) -> tuple[Sequence[str], Sequence[str]]:
-        return self._store.write(lambda session: inspection.redrive(session, filter, after, limit, plan))
+        return self._store.change(lambda session: inspection.redrive(session, filter, after, limit, plan))
 
     def _purge(self, filter: JobFilter, limit: int) -> int:
-        return self._store.write(lambda session: inspection.purge(session, filter, limit))
+        return self._store.change(lambda session: inspection.purge(session, filter, limit))
 
     def _set_paused(self, queue: str, paused: bool) -> None:
-        self._store.write(lambda session: inspection.set_paused(session, queue, paused))
+        keep = self._store.write if queue in MARKS else self._store.change
+        keep(lambda session: inspection.set_paused(session, queue, paused))
 
     def _queues(self) -> Sequence[QueueSettings]:
         return self._store.read(inspection.queues)
@@ -205,13 +209,13 @@ class MysqlDriver(BaseDriver):
         return self._store.write(lambda session: work(governing.MysqlDesk(session, self.limits)))
 
     def _set_limit(self, limit: Limit, now: datetime) -> None:
-        self._store.write(lambda session: governing.set_limit(session, limit, now))
+        self._store.change(lambda session: governing.set_limit(session, limit, now))
 
     def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
-        return self._store.write(lambda session: governing.drop_limit(session, key, now))
+        return self._store.change(lambda session: governing.drop_limit(session, key, now))
 
     def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
-        self._store.write(lambda session: governing.set_fair(session, queue, fair, weights))
+        self._store.change(lambda session: governing.set_fair(session, queue, fair, weights))
 
     # --- Fleet -------------------------------------------------------------------------------------------
 
@@ -246,7 +250,7 @@ class MysqlDriver(BaseDriver):
             def bite(session: Session, room: int = room) -> int:
                 return fleet.prune(session, before, room, last)
 
-            gone = self._store.write(bite)
+            gone = self._store.change(bite)
             removed += gone
             if gone < room:
                 break
@@ -260,7 +264,7 @@ class MysqlDriver(BaseDriver):
             def work(session: Session, part: Sequence[str] = ids[at : at + SWEEP_BATCH], gone: int = removed) -> int:
                 return fleet.prune_chosen(session, part, before, limit - gone, last)
 
-            removed += self._store.write(work)
+            removed += self._store.change(work)
             if removed == limit:
                 break
         return removed
@@ -268,7 +272,7 @@ class MysqlDriver(BaseDriver):
     # --- Schedules ---------------------------------------------------------------------------------------
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
-        return self._store.write(lambda session: scheduling.put(session, schedule))
+        return self._store.change(lambda session: scheduling.put(session, schedule))
 
     def _schedules(self) -> Sequence[Schedule]:
         return self._store.read(scheduling.schedules)
@@ -277,10 +281,10 @@ class MysqlDriver(BaseDriver):
         return self._store.read(lambda session: scheduling.get(session, name))
 
     def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
-        return self._store.write(lambda session: scheduling.pause(session, name, paused, now))
+        return self._store.change(lambda session: scheduling.pause(session, name, paused, now))
 
     def _remove_schedule(self, name: str) -> bool:
-        return self._store.write(lambda session: scheduling.remove(session, name))
+        return self._store.change(lambda session: scheduling.remove(session, name))
 
     def _advance_schedule(
         self,
@@ -298,7 +302,7 @@ class MysqlDriver(BaseDriver):
     # --- Tokens ------------------------------------------------------------------------------------------
 
     def _add_token(self, token: Token) -> bool:
-        return self._store.write(lambda session: access.add(session, token))
+        return self._store.change(lambda session: access.add(session, token))
 
     def _tokens(self) -> Sequence[Token]:
         return self._store.read(access.tokens)
@@ -307,7 +311,7 @@ class MysqlDriver(BaseDriver):
         return self._store.read(lambda session: access.get(session, ids))
 
     def _revoke_token(self, id: str, now: datetime) -> bool:
-        return self._store.write(lambda session: access.revoke(session, id, now))
+        return self._store.change(lambda session: access.revoke(session, id, now))
 
 
 @contextmanager

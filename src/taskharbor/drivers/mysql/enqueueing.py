@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from taskharbor.core.errors import StoreUnavailable
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.unique import Verdict
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.joining import TRIES, Query, Steps, drive, judge_holder
 from taskharbor.drivers.mysql.rows import job_params
 from taskharbor.drivers.mysql.store import Session
@@ -20,12 +21,15 @@ from taskharbor.drivers.rows import merge_answers
 _SAVEPOINT: Final = "taskharbor_enqueue"
 
 
-def enqueue(session: Session, batch: Batch) -> Answers:
-    """Take the keys, then insert the jobs whose key was free. The caller wraps it in a transaction."""
+def enqueue(session: Session, batch: Batch, *, fenced: bool = True) -> Answers:
+    """Take the keys, then insert the jobs whose key was free. The caller wraps it in a transaction. `fenced`, unless
+    the store is shut."""
     existing = _take_keys(session, _keyed(batch))
     new = [job for job in batch.fresh if job.id not in existing]
     if new:
-        session.insert_jobs(new)
+        session.insert_jobs(new, fenced=fenced)
+    elif fenced and any(job.duplicates.replaces for job in batch.fresh):
+        session.refuse_shut()
     # After the insert, which waits for a live job of the same id: if that finishes meanwhile, it is found here.
     inserted = {job.id for job in new}
     chosen = [id for id in batch.chosen_ids if id in inserted]
@@ -34,8 +38,10 @@ def enqueue(session: Session, batch: Batch) -> Answers:
     return merge_answers(batch, existing)
 
 
-def enqueue_steps(batch: Batch) -> Steps:
-    """The same for a connection of the caller's. There is no RETURNING here, so a key is taken and then looked at."""
+def enqueue_steps(batch: Batch, is_shut: Callable[[], bool]) -> Steps:
+    """The same for a connection of the caller's. There is no RETURNING here, so a key is taken and then looked at.
+    `is_shut` asks over a connection of our own, because the caller's may keep to the snapshot of its beginning: asked
+    when the jobs are written, so that whoever shuts the store later waits for the caller."""
     nonce = new_tokens(1)[0]
     guarded = len(batch.fresh) > 1 or batch.fresh[0].idempotency_key is not None or bool(batch.chosen_ids)
     if guarded:
@@ -66,6 +72,11 @@ def enqueue_steps(batch: Batch) -> Steps:
         for id in batch.chosen_ids:
             if id in inserted and (yield Query("get_finished", {"id": id})):
                 raise id_taken(id)
+        writes = bool(new) or any(job.duplicates.replaces for job in batch.fresh)
+        if writes and is_shut():
+            if not guarded:
+                yield Query("delete_job", {"id": batch.fresh[0].id})
+            raise FenceShut
     except Exception:
         if guarded:
             # A deadlock has undone the caller's whole transaction, and the savepoint with it.

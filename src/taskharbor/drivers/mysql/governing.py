@@ -179,8 +179,8 @@ class MysqlDesk(SqlDesk):
     def _leave_bench(self, job_ids: Sequence[str]) -> None:
         self._session.run_ids("leave_bench", job_ids)
 
-    def insert_jobs(self, batch: Batch) -> None:
-        enqueue(self._session, batch)
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
+        enqueue(self._session, batch, fenced=fenced)
 
     def leased(self, now: datetime) -> Sequence[Job]:
         return [job_from_row(row) for row in self._rows("desk_leased", {"now": now})]

@@ -13,10 +13,11 @@ import pymysql
 
 from taskharbor.core.errors import PayloadTooLarge, StoreError, StoreUnavailable, TaskHarborError
 from taskharbor.core.intake import Admitted
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.joining import Query
 from taskharbor.drivers.mysql import schema
 from taskharbor.drivers.mysql.address import Address
-from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, translate
+from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, number_of, translate
 from taskharbor.drivers.mysql.pool import Connection, Pool, discard
 from taskharbor.drivers.mysql.rows import job_params
 from taskharbor.drivers.mysql.values import (
@@ -39,6 +40,7 @@ TRIES: Final = 10
 MOST_WRITTEN: Final = 1_000
 LOCK_WAIT_S: Final = 10
 SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_NO_VALUE: Final = 1048
 _VERSION: Final = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 
 
@@ -110,12 +112,20 @@ class Session:
         names, escape = self._bulk[statement].names, self._connection.escape
         self.insert_texts(statement, (",".join([literal(row[name], escape) for name in names]) for row in rows))
 
-    def insert_jobs(self, jobs: Iterable[Admitted]) -> None:
-        """The same for jobs, which come in such numbers that what they have in common is written out once."""
+    def refuse_shut(self) -> None:
+        if self.rows("is_shut"):
+            raise FenceShut
+
+    def insert_jobs(self, jobs: Iterable[Admitted], *, fenced: bool) -> None:
+        """The same for jobs, which come in such numbers that what they have in common is written out once. `fenced`,
+        the first has no id in a store that is shut, which the server refuses: by then this transaction holds the
+        table, so that whoever shuts the store later waits for it."""
         names, escape = self._bulk["insert_job"].names[2:], self._connection.escape
         written: dict[tuple[Any, ...], str] = {}
+        shut = f"IF(EXISTS ({self._statements['is_shut']}), NULL, " if fenced else ""
 
         def texts() -> Iterator[str]:
+            nonlocal shut
             for job in jobs:
                 common = job[1:4] + job[5:15]
                 text = written.get(common)
@@ -124,9 +134,15 @@ class Session:
                     text = ",".join([literal(params[name], escape) for name in names])
                     if len(written) < MOST_WRITTEN:
                         written[common] = text
-                yield f"{escape(job.id)},x'{job.payload.hex()}',{text}"
+                id, shut = f"{shut}{escape(job.id)}{')' if shut else ''}", ""
+                yield f"{id},x'{job.payload.hex()}',{text}"
 
-        self.insert_texts("insert_job", texts())
+        try:
+            self.insert_texts("insert_job", texts())
+        except pymysql.err.MySQLError as error:
+            if fenced and number_of(error) == _NO_VALUE:
+                raise FenceShut from None
+            raise
 
     def insert_texts(self, statement: str, rows: Iterable[str]) -> None:
         for sql in self._bulk[statement].statements(rows):
@@ -183,6 +199,17 @@ class Store:
             return result
 
         return self._attempt(transaction)
+
+    def change(self, work: Callable[[Session], T]) -> T:
+        """`write` for what is refused in a store that is shut. The lock comes first, and only then the look: whoever
+        shuts the store after it waits until this has ended."""
+
+        def fenced(session: Session) -> T:
+            session.run("hold_fence")
+            session.refuse_shut()
+            return work(session)
+
+        return self.write(fenced)
 
     def snapshot(self, work: Callable[[Session], T]) -> T:
         """Run `work` so that all its statements see the store at the same moment."""

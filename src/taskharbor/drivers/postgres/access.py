@@ -15,7 +15,7 @@ class Access:
         self._session = session
 
     def add(self, token: Token) -> bool:
-        return bool(self._session.run("add_token", token_params(token)))
+        return bool(self._session.change_all(("add_token", token_params(token)))[0])
 
     def tokens(self) -> Sequence[Token]:
         return [token_from_row(row) for row in self._session.run("tokens", {})]
@@ -24,4 +24,4 @@ class Access:
         return [token_from_row(row) for row in self._session.run("get_tokens", {"ids": list(ids)})]
 
     def revoke(self, id: str, now: datetime) -> bool:
-        return bool(self._session.run("revoke_token", {"id": id, "now": now}))
+        return bool(self._session.change_all(("revoke_token", {"id": id, "now": now}))[0])

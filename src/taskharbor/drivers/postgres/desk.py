@@ -68,9 +68,9 @@ class PostgresDesk(SqlDesk):
     def _run(self, statement: str, values: Values, columns: Columns | None = None) -> None:
         self._waiting.append((statement, _params(values, columns)))
 
-    def insert_jobs(self, batch: Batch) -> None:
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
         self.flush()
-        self._enqueueing.enqueue_in(self._connection, batch)
+        self._enqueueing.enqueue_in(self._connection, batch, fenced=fenced)
 
     def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
         queues = [row[0] for row in self._rows("flow_let_go", {"now": now}, {"ids": sorted(job_ids)})]
@@ -155,16 +155,16 @@ class Governing:
 
     def set_limit(self, limit: Limit, now: datetime) -> None:
         wake = {**key_values(limit.key), "now": now}
-        self._session.run_all([("desk_lock", {}), ("set_limit", limit_values(limit)), ("wake_limit", wake)])
+        self._session.change_all(("desk_lock", {}), ("set_limit", limit_values(limit)), ("wake_limit", wake))
 
     def drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
         values = key_values(key)
         wake = {**values, "now": now}
         calls: list[Call] = [("clear_tokens", values), ("drop_tokens", values), ("wake_limit", wake)]
-        return bool(self._session.run_all([("desk_lock", {}), ("drop_limit", values), *calls])[1])
+        return bool(self._session.change_all(("desk_lock", {}), ("drop_limit", values), *calls)[1])
 
     def set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
-        self._session.run("set_fair", {"name": queue, "fair": fair, "weights": weights_text(weights)})
+        self._session.change_all(("set_fair", {"name": queue, "fair": fair, "weights": weights_text(weights)}))
 
 
 def _params(values: Values, columns: Columns | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from taskharbor.core.model import (
 )
 from taskharbor.core.tokens import Token
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.governing import Desk, Rules
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres import schema
@@ -71,12 +72,15 @@ class PostgresDriver(BaseDriver):
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
         # Jobs of a fair queue take their places in it as they come in; the quick ways know nothing of that.
         if connection is None and isinstance(jobs, list | tuple) and not self._shares():
-            if len(jobs) == 1 and type(jobs[0]) is NewJob:
-                answers = self._enqueueing.enqueue_plain(jobs[0], self._moment(now), self.limits)
-                if answers is not None:
-                    return answers
-            elif len(jobs) >= STREAM_FROM and _are_plain(jobs):
-                return self._enqueueing.stream(jobs, self._moment(now), self.limits)
+            try:
+                if len(jobs) == 1 and type(jobs[0]) is NewJob:
+                    answers = self._enqueueing.enqueue_plain(jobs[0], self._moment(now), self.limits)
+                    if answers is not None:
+                        return answers
+                elif len(jobs) >= STREAM_FROM and _are_plain(jobs):
+                    return self._enqueueing.stream(jobs, self._moment(now), self.limits)
+            except FenceShut:
+                raise self._moved() from None
         return super().enqueue(jobs, now, connection=connection)
 
     def _shares(self) -> bool:

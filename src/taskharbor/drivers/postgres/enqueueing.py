@@ -17,7 +17,8 @@ from taskharbor.core.intake import Admitted, Batch, admit, check_duplicate, id_t
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Enqueued, NewJob, Status
 from taskharbor.core.unique import Verdict
-from taskharbor.drivers.joining import Joiner, Query, Steps, StoreMark, enqueue_steps, same_store
+from taskharbor.drivers.fence import FenceShut
+from taskharbor.drivers.joining import FenceSteps, Joiner, Query, Steps, StoreMark, enqueue_steps, same_store
 from taskharbor.drivers.postgres.copying import COLUMNS, HEADER, TRAILER, job_rows, plain_rows
 from taskharbor.drivers.postgres.errors import translated_for_caller
 from taskharbor.drivers.postgres.session import Row, Session
@@ -57,7 +58,9 @@ class Enqueueing:
         if shape is None or shape.timeout_nanos:
             return None
         id = new_ids(1)[0]
-        self._session.run("enqueue_plain", {"id": id, "payload": job.payload, "now": now, **shape._asdict()})
+        params = {"id": id, "payload": job.payload, "now": now, **shape._asdict()}
+        if not self._session.count("enqueue_plain", params):
+            raise FenceShut
         return [Enqueued(id)]
 
     def stream(self, jobs: Sequence[NewJob], now: datetime, limits: Limits) -> Answers:
@@ -82,7 +85,8 @@ class Enqueueing:
                         answers += [Enqueued(job_id) for job_id in ids]
                     queues.update(job.queue for job in chunk)
                 copy.write(TRAILER)
-            self.notify(connection, queues)
+            if self.notify(connection, queues):
+                raise FenceShut
             return answers
 
         return self._session.in_transaction(work)
@@ -101,19 +105,24 @@ class Enqueueing:
 
     def _steps(self, batch: Batch) -> Steps:
         """Enqueue in the caller's transaction. The hint goes out when it commits, like the jobs."""
-        answers = yield from enqueue_steps(batch, _params, _params, id_check="id_is_known")
-        kept = {answer.id for answer in answers if not answer.existed}
-        queues = sorted({job.queue for job in batch.fresh if job.id in kept})
-        if queues:
-            yield Query("notify", {"channel": self._channel, "queues": queues})
-        return answers
+        return enqueue_steps(batch, _params, _params, self._fence, id_check="id_is_known")
+
+    def _fence(self, stored: Sequence[Admitted]) -> FenceSteps:
+        """The hint, and whether the store is shut. A transaction that keeps to the snapshot of its beginning cannot
+        see that: then a connection of our own looks, now that whoever shuts the store would wait for the caller."""
+        queues = sorted({job.queue for job in stored})
+        [(shut, fresh, _)] = yield Query("notify", {"channel": self._channel, "queues": queues})
+        return bool(shut) if fresh else bool(self._session.run("is_shut", {}))
 
     def _enqueue_one(self, batch: Batch) -> Answers:
         job = batch.fresh[0]
         params = {**_params(job), "channel": self._channel}
         if job.idempotency_key is None:
             moment = time.monotonic()
-            if not self._session.run("enqueue_one", params)[0][0]:
+            stored = self._session.run("enqueue_one", params)
+            if not stored:
+                raise FenceShut
+            if not stored[0][0]:
                 # Workers that start in the meantime look by themselves until the hints begin.
                 self._nobody_listens_until = moment + LISTENERS_KNOWN_FOR_S
             return batch.answers
@@ -121,18 +130,22 @@ class Enqueueing:
             return batch.answers
         if job.duplicates.while_in is not None:
             return self._session.in_transaction(lambda connection: self.enqueue_in(connection, batch))
-        # The key is held. Its holder may be gone again by now: then the longer way settles it.
+        # The key is held. Its holder may be gone again by now, or nobody holds it and a move has shut the store: then
+        # the longer way settles it.
         held = self._session.run("get_key", params)
         if not held:
             return self._session.in_transaction(lambda connection: self.enqueue_in(connection, batch))
         check_duplicate(job, *held[0])
         return merge_answers(batch, {job.id: held[0][0]})
 
-    def enqueue_in(self, connection: Connection[Row], batch: Batch) -> Answers:
-        """Enqueue as a part of this transaction."""
+    def enqueue_in(self, connection: Connection[Row], batch: Batch, *, fenced: bool = True) -> Answers:
+        """Enqueue as a part of this transaction; `fenced`, unless the store is shut."""
         existing = self._take_keys(connection, batch)
         fresh = [job for job in batch.fresh if job.id not in existing]
         if not fresh:
+            replaces = any(job.duplicates.replaces for job in batch.fresh)
+            if fenced and replaces and self._session.on(connection, "is_shut", {}):
+                raise FenceShut
             return merge_answers(batch, existing)
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
@@ -148,12 +161,14 @@ class Enqueueing:
             finished = self._session.on(connection, "id_is_taken", {"ids": chosen})
             if finished:
                 raise id_taken(finished[0][0])
-        self.notify(connection, {job.queue for job in fresh})
+        if self.notify(connection, {job.queue for job in fresh}) and fenced:
+            raise FenceShut
         return merge_answers(batch, existing)
 
-    def notify(self, connection: Connection[Row], queues: Iterable[str]) -> None:
-        """Wake the workers that wait for these queues. Only a hint: they look by themselves too."""
-        self._session.on(connection, "notify", {"channel": self._channel, "queues": list(queues)})
+    def notify(self, connection: Connection[Row], queues: Iterable[str]) -> bool:
+        """Wake the workers that wait for these queues. Only a hint: they look by themselves too. Returns whether the
+        store is shut: to be asked when the jobs are written, because whoever shuts it later waits for that."""
+        return bool(self._session.on(connection, "notify", {"channel": self._channel, "queues": list(queues)})[0][0])
 
     def _take_keys(self, connection: Connection[Row], batch: Batch) -> dict[str, str]:
         """Take the keys of the batch; for each that is held already, the id of its job."""

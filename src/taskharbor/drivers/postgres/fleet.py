@@ -96,4 +96,5 @@ class Fleet:
     def prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: tuple[int, int]) -> int:
         """In one statement, which sees one moment: none goes that is not over when it goes."""
         old = {"before": before, "last_xid": upto[0], "last_seq": upto[1]}
-        return int(self._session.run("prune", {**old, "ids": list(ids), "limit": min(limit, len(ids))})[0][0])
+        chosen = {**old, "ids": list(ids), "limit": min(limit, len(ids))}
+        return int(self._session.change_all(("prune", chosen))[0][0][0])

@@ -11,6 +11,7 @@ from psycopg import Connection
 
 from taskharbor.core import transitions
 from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
+from taskharbor.core.carrying import MARKS
 from taskharbor.core.errors import InvalidCursor, JobNotFound
 from taskharbor.core.ids import new_ids
 from taskharbor.core.limits import MAX_ID
@@ -108,7 +109,7 @@ class Inspection:
                 return job.status
             return self._queueing.apply(connection, transitions.cancel(job, now))
 
-        return self._session.in_transaction(work)
+        return self._session.change(work)
 
     def redrive(
         self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
@@ -127,17 +128,21 @@ class Inspection:
                 self._session.on(connection, "clone" if plan.clone else "redrive", params)
             return ids, new
 
-        return self._session.in_transaction(work)
+        return self._session.change(work)
 
     def purge(self, filter: JobFilter, limit: int) -> int:
         def work(connection: Connection[Row]) -> int:
             ids = self._pick_dead(connection, filter, None, limit)
             return int(self._session.on(connection, "purge", {"ids": ids})[0][0]) if ids else 0
 
-        return self._session.in_transaction(work)
+        return self._session.change(work)
 
     def set_paused(self, queue: str, paused: bool) -> None:
-        self._session.run("set_paused", {"name": queue, "paused": paused})
+        call = "set_paused", {"name": queue, "paused": paused}
+        if queue in MARKS:
+            self._session.run(*call)
+        else:
+            self._session.change_all(call)
 
     def queues(self) -> Sequence[QueueSettings]:
         return [settings_from(row) for row in self._session.run("queues", {})]

@@ -16,7 +16,7 @@ class Scheduling:
         self._session = session
 
     def put(self, schedule: Schedule) -> Schedule:
-        return schedule_from_row(self._session.run("put_schedule", schedule_params(schedule))[0])
+        return schedule_from_row(self._session.change_all(("put_schedule", schedule_params(schedule)))[0][0])
 
     def schedules(self) -> Sequence[Schedule]:
         return [schedule_from_row(row) for row in self._session.run("schedules", {})]
@@ -28,10 +28,10 @@ class Scheduling:
         return schedule_from_row(rows[0])
 
     def pause(self, name: str, paused: bool, now: datetime) -> bool:
-        return bool(self._session.run("pause_schedule", {"name": name, "paused": paused, "now": now}))
+        return bool(self._session.change_all(("pause_schedule", {"name": name, "paused": paused, "now": now}))[0])
 
     def remove(self, name: str) -> bool:
-        return bool(self._session.run("remove_schedule", {"name": name}))
+        return bool(self._session.change_all(("remove_schedule", {"name": name}))[0])
 
     def advance(
         self,

@@ -16,6 +16,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translated
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
 from taskharbor.drivers.sqlfiles import Statements, numbered
@@ -68,6 +69,10 @@ class Session:
     def run(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         """One statement, one transaction, one round trip."""
         return self.transact(lambda connection: self.on(connection, name, params))
+
+    def count(self, name: str, params: Mapping[str, Any]) -> int:
+        """`run` for a statement that returns no rows: how many it has changed."""
+        return self.transact(lambda connection: self._start(connection, name, params).rowcount)
 
     def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
         """Several statements in one transaction and one round trip; the rows of each."""
@@ -124,6 +129,22 @@ class Session:
                 return work(connection)
 
         return self.transact(wrapped)
+
+    def change(self, work: Callable[[Connection[Row]], T]) -> T:
+        """`in_transaction` for what is refused in a store that is shut. The lock comes first, and only then the look:
+        whoever shuts the store after it waits until this has ended."""
+
+        def wrapped(connection: Connection[Row]) -> T:
+            keep_to_indexes(connection)
+            if self.on_all(connection, [("hold_fence", {}), ("is_shut", {})])[1]:
+                raise FenceShut
+            return work(connection)
+
+        return self.in_transaction(wrapped)
+
+    def change_all(self, *calls: Call) -> list[list[Row]]:
+        """Several statements as one such change; the rows of each."""
+        return self.change(lambda connection: self.on_all(connection, calls))
 
     def _pipelined(
         self, connection: Connection[Row], calls: Sequence[Call], *, whole_tables: bool = False
@@ -280,8 +301,10 @@ def _configure(connection: Connection[Any]) -> None:
         # statistics of another hour, must not think otherwise. Compiling them costs more than running them.
         # A client that froze or whose machine vanished in the middle of a transaction keeps its rows locked, and no
         # worker can take them over: the server is to notice by itself.
+        # Each statement is to see what was committed before it, whatever the database has for a default.
         connection.execute(
             "SELECT set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false), "
+            "set_config('default_transaction_isolation', 'read committed', false), "
             "set_config('plan_cache_mode', 'force_generic_plan', false), "
             "set_config('idle_in_transaction_session_timeout', '60s', false), "
             "set_config('tcp_keepalives_idle', '60', false), set_config('tcp_keepalives_interval', '10', false), "

@@ -17,7 +17,7 @@ class Access(SqliteStore):
     """The tokens of the contract."""
 
     def _add_token(self, token: Token) -> bool:
-        with self._writing() as connection:
+        with self._changing() as connection:
             return connection.execute(self._sql["add_token"], in_micros(token_params(token))).rowcount > 0
 
     def _tokens(self) -> Sequence[Token]:
@@ -29,7 +29,7 @@ class Access(SqliteStore):
             return _tokens(connection.execute(self._sql["get_tokens"], {"ids": json.dumps(ids, ensure_ascii=False)}))
 
     def _revoke_token(self, id: str, now: datetime) -> bool:
-        with self._writing() as connection:
+        with self._changing() as connection:
             return connection.execute(self._sql["revoke_token"], {"id": id, "now": to_micros(now)}).rowcount > 0
 
 

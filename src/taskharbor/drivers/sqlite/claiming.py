@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from taskharbor.core import transitions
+from taskharbor.core.carrying import MOVING
 from taskharbor.core.clock import from_micros, to_micros
 from taskharbor.core.contract import Leased
 from taskharbor.core.ids import new_tokens
@@ -124,6 +125,8 @@ class Claiming(SqliteStore):
 
     def _open_queues(self, connection: Connection, queues: Sequence[str]) -> list[str]:
         paused = {name for (name,) in connection.execute(self._sql["paused_queues"])}
+        if MOVING in paused:
+            return []
         return [queue for queue in queues if queue not in paused]
 
     def _levels(self, connection: Connection, queues: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ from taskharbor.core.intake import Admitted, Batch, check_duplicate, id_taken
 from taskharbor.core.model import Status
 from taskharbor.core.unique import Verdict
 from taskharbor.drivers.joining import (
+    FenceSteps,
     Joiner,
     Query,
     Steps,
@@ -48,6 +49,7 @@ class Enqueueing(SqliteStore):
 
     def _enqueue(self, batch: Batch) -> Answers:
         with self._writing() as connection:
+            self._refuse_shut(connection)
             return self.insert_in(connection, batch)
 
     def insert_in(self, connection: Connection, batch: Batch) -> Answers:
@@ -119,7 +121,11 @@ class Enqueueing(SqliteStore):
             return answers
 
     def _steps(self, batch: Batch) -> Steps:
-        return enqueue_steps(batch, new_job_params, new_job_params, id_check="id_is_taken")
+        return enqueue_steps(batch, new_job_params, new_job_params, self._fence, id_check="id_is_taken")
+
+    def _fence(self, stored: Sequence[Admitted]) -> FenceSteps:
+        # Looked at when the jobs are written: this transaction is the one that writes then, and sees what is last.
+        return bool((yield Query("is_shut")))
 
     def _same_file(self) -> Steps:
         """Refuse a connection to another file. Reads nothing of it: that would begin a snapshot, and whoever writes

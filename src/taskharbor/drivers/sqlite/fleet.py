@@ -88,7 +88,7 @@ class Fleet(Claiming):
             yield name
 
     def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
-        with self._writing() as connection:
+        with self._changing() as connection:
             old = {"before": to_micros(before), "upto": self._last_place(connection, upto)}
             most = {**old, "limit": min(limit, sys.maxsize)}
             ended: list[tuple[int, int, str]] = []
@@ -99,7 +99,7 @@ class Fleet(Claiming):
             return self._forget(connection, [id for _, _, id in sorted(ended)[:limit]])
 
     def _prune_chosen(self, ids: Sequence[str], before: datetime, limit: int, upto: str | None) -> int:
-        with self._writing() as connection:
+        with self._changing() as connection:
             old = {"before": to_micros(before), "upto": self._last_place(connection, upto)}
             ended = (id for id in ids if connection.execute(self._sql["prune_chosen"], {"id": id, **old}).fetchone())
             return self._forget(connection, list(islice(ended, min(limit, sys.maxsize))))

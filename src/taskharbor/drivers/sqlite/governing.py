@@ -158,8 +158,13 @@ class SqliteDesk(SqlDesk):
     def _read_time(self, value: Any) -> datetime | None:
         return None if value is None else from_micros(value)
 
-    def insert_jobs(self, batch: Batch) -> None:
+    def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
+        if fenced:
+            self.refuse_shut()
         self._store.insert_in(self._connection, batch)
+
+    def refuse_shut(self) -> None:
+        self._store.refuse_shut_in(self._connection)
 
     # --- Claiming --------------------------------------------------------------------------------------------------
 
@@ -195,13 +200,13 @@ class Governing(Claiming):
             return work(SqliteDesk(self, connection))
 
     def _set_limit(self, limit: Limit, now: datetime) -> None:
-        with self._writing() as connection:
+        with self._changing() as connection:
             connection.execute(self._sql["set_limit"], limit_values(limit))
             connection.execute(self._sql["wake_limit"], {**key_values(limit.key), "now": to_micros(now)})
 
     def _drop_limit(self, key: tuple[str, str, str], now: datetime) -> bool:
         values = key_values(key)
-        with self._writing() as connection:
+        with self._changing() as connection:
             dropped = connection.execute(self._sql["drop_limit"], values).rowcount
             connection.execute(self._sql["clear_tokens"], values)
             connection.execute(self._sql["drop_tokens"], values)
@@ -209,11 +214,14 @@ class Governing(Claiming):
         return bool(dropped)
 
     def _set_fair(self, queue: str, fair: bool, weights: Mapping[str, float]) -> None:
-        with self._writing() as connection:
+        with self._changing() as connection:
             params = {"name": queue, "fair": int(fair), "weights": weights_text(weights)}
             connection.execute(self._sql["set_fair"], params)
 
     # --- For the desk ----------------------------------------------------------------------------------------------
+
+    def refuse_shut_in(self, connection: Connection) -> None:
+        self._refuse_shut(connection)
 
     def sweep_in(self, connection: Connection, queues: Sequence[str], now: datetime) -> None:
         self._take_back(connection, queues, now)

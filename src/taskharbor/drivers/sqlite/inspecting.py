@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from taskharbor.core import transitions
+from taskharbor.core.carrying import MARKS
 from taskharbor.core.ids import new_ids
 from taskharbor.core.model import Job, JobFilter, QueueSettings, Status
 from taskharbor.drivers.operations import RedrivePlan
@@ -22,7 +23,7 @@ class Inspecting(Reading):
     _seen: tuple[int, int] | None = None
 
     def _cancel(self, id: str, now: datetime) -> Status:
-        with self._writing() as connection:
+        with self._changing() as connection:
             job = self._find(connection, id)
             if job.status not in (Status.READY, Status.INFLIGHT):
                 return job.status
@@ -31,7 +32,7 @@ class Inspecting(Reading):
     def _redrive(
         self, filter: JobFilter, after: str | None, limit: int, plan: RedrivePlan
     ) -> tuple[Sequence[str], Sequence[str]]:
-        with self._writing() as connection:
+        with self._changing() as connection:
             jobs = self._dead(connection, filter, after or "", limit)
             ids = new_ids(len(jobs)) if plan.clone else [job.id for job in jobs]
             for number, (job, new) in enumerate(zip(jobs, ids, strict=True)):
@@ -47,7 +48,7 @@ class Inspecting(Reading):
             return [job.id for job in jobs], ids
 
     def _purge(self, filter: JobFilter, limit: int) -> int:
-        with self._writing() as connection:
+        with self._changing() as connection:
             jobs = self._dead(connection, filter, "", limit)
             for job in jobs:
                 connection.execute(self._sql["delete_job"], {"id": job.id})
@@ -63,7 +64,7 @@ class Inspecting(Reading):
         return [job_from_row(row) for row in connection.execute(self._filtered("dead", filter), params)]
 
     def _set_paused(self, queue: str, paused: bool) -> None:
-        with self._writing() as connection:
+        with self._writing() if queue in MARKS else self._changing() as connection:
             connection.execute(self._sql["set_paused"], {"name": queue, "paused": int(paused)})
 
     def _queues(self) -> Sequence[QueueSettings]:

@@ -17,7 +17,7 @@ class Scheduling(SqliteStore):
     """The schedules of the contract."""
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
-        with self._writing() as connection:
+        with self._changing() as connection:
             rows = connection.execute(self._sql["put_schedule"], in_micros(schedule_params(schedule))).fetchall()
         return _schedule(rows[0])
 
@@ -34,11 +34,11 @@ class Scheduling(SqliteStore):
 
     def _pause_schedule(self, name: str, paused: bool, now: datetime) -> bool:
         params = {"name": name, "paused": paused, "now": to_micros(now)}
-        with self._writing() as connection:
+        with self._changing() as connection:
             return connection.execute(self._sql["pause_schedule"], params).rowcount > 0
 
     def _remove_schedule(self, name: str) -> bool:
-        with self._writing() as connection:
+        with self._changing() as connection:
             return connection.execute(self._sql["remove_schedule"], {"name": name}).rowcount > 0
 
     def _advance_schedule(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from taskharbor.core.model import Attempt, Job, Status
 from taskharbor.core.transitions import Moved
 from taskharbor.drivers import rows
 from taskharbor.drivers.base import BaseDriver
+from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.opening import DEFAULT_PREFIX, check_prefix
 from taskharbor.drivers.sqlfiles import Statements
 from taskharbor.drivers.sqlite import schema
@@ -83,6 +84,18 @@ class SqliteStore(BaseDriver):
 
     def _writing(self) -> AbstractContextManager[Connection]:
         return self._connections.writing()
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """`_writing` for what is refused in a store that is shut. Whoever shuts it has to write too, so nobody can in
+        between."""
+        with self._connections.writing() as connection:
+            self._refuse_shut(connection)
+            yield connection
+
+    def _refuse_shut(self, connection: Connection) -> None:
+        if connection.execute(self._sql["is_shut"]).fetchone() is not None:
+            raise FenceShut
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._connections.reading()

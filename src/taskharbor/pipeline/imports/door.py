@@ -2,7 +2,8 @@
 
 Imported jobs come with their keys, and with places of their own in the feed. Restored ones were here before: each fact
 goes back to the place that it had, so that nobody who has read that far gets it again; their keys stay free. A portion
-enters in one transaction. What is there already, live or in history, is passed over, so that both can be run again.
+enters in one transaction, and none into a store that a move has shut. What is there already, live or in history, is
+passed over, so that both can be run again.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class EngineDoor(Door):
     def enter(self, portion: Sequence[Imported]) -> Entered:
         known: set[str] = set()
         without: set[str] = set()
-        with self._driver._writing() as state:
+        with self._driver._told_where(), self._driver._changing() as state:
             for given in portion:
                 item, job = given, given.job
                 if self._is_known(state, job.id):
@@ -100,7 +101,7 @@ class EngineDoor(Door):
 
     def restore(self, portion: Sequence[Restored]) -> set[str]:
         known: set[str] = set()
-        with self._driver._writing() as state:
+        with self._driver._told_where(), self._driver._changing() as state:
             for item in portion:
                 if self._is_known(state, item.job_id):
                     known.add(item.job_id)

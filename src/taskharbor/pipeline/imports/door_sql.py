@@ -17,7 +17,7 @@ from taskharbor.pipeline.restore_rows import Record, Restored, fact_columns
 
 class PostgresDoor(Door):
     def __init__(self, driver: Any) -> None:
-        self._session = driver._session
+        self._driver, self._session = driver, driver._session
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return {row[0] for row in self._session.run("known_ids", {"ids": list(ids)})}
@@ -30,7 +30,8 @@ class PostgresDoor(Door):
                 self._session.on(connection, "restore_fact", fact_columns(record))
             return known
 
-        known: set[str] = self._session.in_transaction(work)
+        with self._driver._told_where():
+            known: set[str] = self._session.change(work)
         return known
 
     def enter(self, portion: Sequence[Imported]) -> Entered:
@@ -53,7 +54,8 @@ class PostgresDoor(Door):
                     self._session.on(connection, "insert_fact", fact_params(fact))
             return Entered(known, without)
 
-        entered: Entered = self._session.in_transaction(work)
+        with self._driver._told_where():
+            entered: Entered = self._session.change(work)
         return entered
 
 
@@ -71,7 +73,7 @@ class SqliteDoor(Door):
 
     def restore(self, portion: Sequence[Restored]) -> set[str]:
         statement = self._driver._sql["restore_fact"]
-        with self._driver._writing() as connection:
+        with self._driver._told_where(), self._driver._changing() as connection:
             known = self._known(connection, [item.job_id for item in portion])
             for record in _new_facts(portion, known):
                 connection.execute(statement, in_micros(fact_columns(record)))
@@ -80,7 +82,7 @@ class SqliteDoor(Door):
     def enter(self, portion: Sequence[Imported]) -> Entered:
         sql = self._driver._sql
         without: set[str] = set()
-        with self._driver._writing() as connection:
+        with self._driver._told_where(), self._driver._changing() as connection:
             known = self._known(connection, [item.job.id for item in portion])
             for given in portion:
                 item = given
@@ -101,7 +103,7 @@ class SqliteDoor(Door):
 
 class MysqlDoor(Door):
     def __init__(self, driver: Any) -> None:
-        self._store = driver._store
+        self._driver, self._store = driver, driver._store
 
     def known(self, ids: Sequence[str]) -> set[str]:
         found: set[str] = self._store.read(lambda session: self._known(session, ids))
@@ -118,7 +120,8 @@ class MysqlDoor(Door):
                 session.run("import_fact", **_times(fact_columns(record)))
             return known
 
-        known: set[str] = self._store.write(work)
+        with self._driver._told_where():
+            known: set[str] = self._store.change(work)
         return known
 
     def enter(self, portion: Sequence[Imported]) -> Entered:
@@ -151,7 +154,8 @@ class MysqlDoor(Door):
                     session.run("import_fact", seq=seq, **_times(fact_params(fact)))
             return Entered(known, without)
 
-        entered: Entered = self._store.write(work)
+        with self._driver._told_where():
+            entered: Entered = self._store.change(work)
         return entered
 
 

@@ -22,6 +22,7 @@ from taskharbor.testing.contract.leadership import LeadershipContract
 from taskharbor.testing.contract.leases import LeaseContract
 from taskharbor.testing.contract.limits import LimitContract
 from taskharbor.testing.contract.listening import ListeningContract
+from taskharbor.testing.contract.moving import MovingContract
 from taskharbor.testing.contract.ordering import OrderingContract
 from taskharbor.testing.contract.queues import QueueContract
 from taskharbor.testing.contract.rates import RateContract
@@ -70,6 +71,7 @@ class DriverContract(
     WorkflowContract,
     ReturningContract,
     AccessContract,
+    MovingContract,
     ListeningContract,
     InputContract,
     ClosingContract,

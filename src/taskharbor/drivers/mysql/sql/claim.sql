@@ -1,3 +1,4 @@
+-- None if a move has shut the store by now: the jobs are locked, so that one which shuts it later waits for this.
 -- Each token is made from 128 fresh random bits and the id, so one value is enough for the whole batch.
 UPDATE th_jobs FORCE INDEX (PRIMARY)
 SET status = 'inflight',
@@ -13,3 +14,4 @@ SET status = 'inflight',
     due_was = NULL,
     room = NULL
 WHERE id IN :ids
+  AND COALESCE((SELECT paused FROM th_queues WHERE name = CONCAT(CHAR(1 USING utf8mb4), 'moving')), 0) = 0

@@ -7,7 +7,7 @@ WITH picked AS MATERIALIZED (
     AND (j.expires_at IS NULL OR j.expires_at > :now)
     AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
     -- ?tenant  AND j.tenant_id = :tenant
-    AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
+    AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name IN (:queue, chr(1) || 'moving') AND q.paused)
   ORDER BY j.due_at, j.id
   LIMIT :limit
   FOR UPDATE SKIP LOCKED

@@ -2,7 +2,7 @@
 WITH RECURSIVE level AS (
   (SELECT priority FROM th_jobs
    WHERE status = 'ready' AND queue = :queue
-     AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name = :queue AND q.paused)
+     AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name IN (:queue, chr(1) || 'moving') AND q.paused)
      AND NOT (CAST(:sweep_first AS boolean) AND (
        (SELECT id FROM th_jobs WHERE status = 'inflight' AND queue = :queue AND lease_expires_at <= :now
         ORDER BY lease_expires_at LIMIT 1) IS NOT NULL

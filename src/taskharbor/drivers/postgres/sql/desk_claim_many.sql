@@ -8,7 +8,7 @@ WITH RECURSIVE stale AS MATERIALIZED (
   FROM unnest(CAST(:queues AS text[])) AS u (name) WHERE CAST(:sweep_first AS boolean)
 ), open_queue AS MATERIALIZED (
   SELECT u.name FROM unnest(CAST(:queues AS text[])) AS u (name)
-  WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name = u.name AND q.paused)
+  WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name IN (u.name, chr(1) || 'moving') AND q.paused)
     AND NOT COALESCE((SELECT found FROM stale), FALSE)
 ), level AS (
   SELECT o.name, (SELECT j.priority FROM th_jobs j

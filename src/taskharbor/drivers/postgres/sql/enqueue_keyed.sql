@@ -1,7 +1,9 @@
--- One job with a key: inserted only if the key could be taken. Returns a row exactly then.
+-- One job with a key: inserted only if the key could be taken, and no move has shut the store. Returns a row exactly
+-- then.
 WITH taken AS (
   INSERT INTO th_keys AS held (dedupe_scope, idempotency_key, job_id, payload_hash, expires_at)
-  VALUES (:dedupe_scope, :idempotency_key, :id, :payload_hash, :key_expires_at)
+  SELECT :dedupe_scope, :idempotency_key, :id, :payload_hash, CAST(:key_expires_at AS timestamptz)
+  WHERE NOT EXISTS (SELECT FROM th_queues WHERE name = chr(1) || 'moving' AND paused)
   ON CONFLICT (dedupe_scope, idempotency_key) DO UPDATE
   SET job_id = EXCLUDED.job_id, payload_hash = EXCLUDED.payload_hash, expires_at = EXCLUDED.expires_at
   WHERE held.expires_at <= :created_at

@@ -1,0 +1,1 @@
+DELETE FROM th_jobs WHERE id = :id
