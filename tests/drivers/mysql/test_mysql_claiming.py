@@ -68,7 +68,8 @@ def test_a_batch_reaches_its_jobs_by_id_even_when_there_are_few(driver: MysqlDri
 def test_a_list_of_ids_does_not_become_a_scan_of_a_small_table(driver: MysqlDriver, statement: str) -> None:
     add_all(driver, [new_job() for _ in range(3)])
     values = {"secret": "", "owner": "", "lease_expires_at": "2026-06-01 12:00:00", "now": "2026-06-01 12:00:00"}
-    (step,) = plan(driver, statement, ids=[f"id-{number}" for number in range(CHUNK_ROWS)], **values)
+    steps = plan(driver, statement, ids=[f"id-{number}" for number in range(CHUNK_ROWS)], **values)
+    (step,) = (step for step in steps if step["table"] == "th_jobs")  # beside the look whether the store is shut
     assert (step["type"], step["key"]) == ("range", "PRIMARY")
 
 

@@ -149,7 +149,7 @@ def answered(steps: Steps, get_key: Callable[[], Sequence[Row]]) -> list[str]:
 def test_a_key_that_is_forgotten_while_it_is_looked_at_is_taken_again() -> None:
     batch = admit([new_job(key="k")], NOON, Limits())
     answers: Iterator[Sequence[Row]] = iter([[], [], [("other", batch.fresh[0].payload_hash, "somebody")]])
-    asked = answered(enqueue_steps(batch), lambda: next(answers))
+    asked = answered(enqueue_steps(batch, lambda: False), lambda: next(answers))
     assert asked.count("take_key") == 3
     assert "insert_job" not in asked
 
@@ -162,5 +162,5 @@ def test_a_key_that_never_stays_is_an_error_and_leaves_nothing_behind() -> None:
         return []
 
     with pytest.raises(StoreUnavailable, match="'k'.*try again"):
-        answered(enqueue_steps(admit([new_job(key="k")], NOON, Limits())), forgotten)
+        answered(enqueue_steps(admit([new_job(key="k")], NOON, Limits()), lambda: False), forgotten)
     assert 2 <= len(asked) <= 10
