@@ -230,8 +230,8 @@ class EngineDesk(EngineFlows):
         for tenant, tag in {**last, "": highest}.items():
             self._state.put("fair", (queue, priority, tenant), tag)
 
-    def tag_of(self, id: str) -> int | None:
-        return self._before[id][1]
+    def highest_tag(self, ids: Sequence[str]) -> int | None:
+        return max((tag for id in ids if (tag := self._before[id][1]) is not None), default=None)
 
     def advance_line(self, queue: str, priority: int, tag: int) -> None:
         line = (queue, priority, HEAD_OF_LINE)

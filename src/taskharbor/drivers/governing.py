@@ -201,8 +201,8 @@ class Desk(TidyDesk, Protocol):
         remember what is in `last`, and the highest of it."""
         ...
 
-    def tag_of(self, id: str) -> int | None:
-        """The tag that a job had which this transaction has leased; None if it had none."""
+    def highest_tag(self, ids: Sequence[str]) -> int | None:
+        """The highest tag that one of these jobs had, which this transaction has leased; None if none had one."""
         ...
 
     def advance_line(self, queue: str, priority: int, tag: int) -> None:

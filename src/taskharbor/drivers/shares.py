@@ -33,14 +33,13 @@ def advance_lines(desk: Desk, rules: Rules, ask: Ask, jobs: Sequence[LeasedJob])
     nobody takes. A claim for one tenant says nothing of the others, which it went past."""
     if ask.tenant is not None:
         return
-    heads: dict[tuple[str, int], int] = {}
+    lines: dict[tuple[str, int], list[str]] = {}
     for job, _ in jobs:
-        tag = desk.tag_of(job.id) if rules.is_fair(job.queue) else None
+        lines.setdefault((job.queue, job.priority), []).append(job.id)
+    for queue, priority in sorted(lines):
+        tag = desk.highest_tag(lines[queue, priority]) if rules.is_fair(queue) else None
         if tag is not None:
-            line = job.queue, job.priority
-            heads[line] = max(tag, heads.get(line, 0))
-    for queue, priority in sorted(heads):
-        desk.advance_line(queue, priority, heads[queue, priority])
+            desk.advance_line(queue, priority, tag)
 
 
 def take_tags_back(desk: Desk, queue: str, most: int) -> int:

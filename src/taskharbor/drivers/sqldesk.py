@@ -216,9 +216,10 @@ class SqlDesk(SqlFlows, ABC):
         line = {"queue": queue, "priority": priority}
         self._run("desk_remember", line, {"tenants": tenants, "tags": [known[tenant] for tenant in tenants]})
 
-    def tag_of(self, id: str) -> int | None:
-        position = self._places[id].position
-        return tag_of(position) if position < TAGGED_BEFORE else None
+    def highest_tag(self, ids: Sequence[str]) -> int | None:
+        positions = [self._places[id].position for id in ids]
+        highest = max((each for each in positions if each < TAGGED_BEFORE), default=None)
+        return None if highest is None else tag_of(highest)
 
     def advance_line(self, queue: str, priority: int, tag: int) -> None:
         line = {"queue": queue, "priority": priority}
