@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import psycopg
+import pymysql
 import pytest
 
 from taskharbor.drivers import open_driver
@@ -77,3 +80,19 @@ class Faulty:
             return answer
 
         return call
+
+
+def connected(kind: str, url: str) -> Any:
+    """A connection of an application, in a transaction."""
+    if kind == "postgres":
+        return psycopg.connect(url)
+    parts = urlsplit(url)
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=unquote(parts.password or ""),
+        database=parts.path[1:],
+    )
+    connection.begin()
+    return connection

@@ -7,16 +7,13 @@ that very lock, lets somebody wait for it, shuts the store meanwhile, and lets g
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import psycopg
-import pymysql
 import pytest
-from tests.drivers.movers import make
+from tests.drivers.movers import connected, make
+from tests.waiting import until
 
 from taskharbor.core.carrying import MOVING
 from taskharbor.core.errors import StoreMoved
@@ -31,22 +28,6 @@ __all__ = ["make"]
 
 KINDS = ("postgres", "mysql")
 PATIENCE_S = 20.0
-
-
-def connected(kind: str, url: str) -> Any:
-    """A connection of an application, in a transaction."""
-    if kind == "postgres":
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    connection = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-    )
-    connection.begin()
-    return connection
 
 
 class Store:
@@ -84,14 +65,13 @@ class Store:
             "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() "
             "AND state LIKE '%metadata lock%'",
         }[self.kind]
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+
+        def somebody_waits() -> bool:
             with closing(connected(self.kind, self.url)) as connection, connection.cursor() as cursor:
                 cursor.execute(asked)
-                if cursor.fetchone()[0]:
-                    return
-            time.sleep(0.01)
-        raise AssertionError("nobody waits for the table of jobs")
+                return bool(cursor.fetchone()[0])
+
+        until(somebody_waits, "somebody waits for the table of jobs", PATIENCE_S)
 
     def shut_while(self, work: Callable[[], Any]) -> Any:
         """What becomes of work that has to wait for the table while the store is shut."""

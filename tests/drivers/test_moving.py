@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import psycopg
-import pymysql
 import pytest
 from tests.drivers.full_stores import answers, fill, run_all
-from tests.drivers.movers import RING, TWO, Faulty, Killed, make, mover
+from tests.drivers.movers import RING, TWO, Faulty, Killed, connected, make, mover
 
 from taskharbor.core.carrying import GONE, TABLES, Part, Row
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreMoved
@@ -400,19 +397,3 @@ def test_a_transaction_that_was_open_when_the_source_was_shut_is_waited_for(
         connection.commit()
         assert move.run().moved["jobs"] == 1
         assert target.get(late.id).status.value == "ready"
-
-
-def connected(kind: str, url: str) -> Any:
-    """A connection of an application, in a transaction."""
-    if kind == "postgres":
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    connection = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-    )
-    connection.begin()
-    return connection

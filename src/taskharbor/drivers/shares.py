@@ -31,7 +31,7 @@ def give_out_tags(
 def advance_lines(desk: Desk, rules: Rules, ask: Ask, jobs: Sequence[LeasedJob]) -> None:
     """Remember how far the lines of fair queues have come. The first job that waits does not tell: it may be one that
     nobody takes. A claim for one tenant says nothing of the others, which it went past."""
-    if ask.tenant is not None:
+    if ask.tenant is not None or not any(map(rules.is_fair, ask.queues)):
         return
     lines: dict[tuple[str, int], list[str]] = {}
     for job, _ in jobs:
