@@ -120,6 +120,15 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
         report.longrepr = f"TASKHARBOR_REQUIRE_ALL is set, so nothing may be skipped, but this was: {reason}"
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The names alone, behind everything else: whoever sees but the end of a long log knows what failed."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    failed = [] if reporter is None else [*reporter.getreports("failed"), *reporter.getreports("error")]
+    for report in failed:
+        text = getattr(report.longrepr, "reprcrash", None) or report.longrepr
+        reporter.write_line(f"{report.outcome}: {report.nodeid}: {' '.join(str(text).split())[:160]}")
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> str:
     """A seed that differs from test to test, and is the same again when TASKHARBOR_TEST_SEED is."""
