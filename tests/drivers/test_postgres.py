@@ -25,6 +25,7 @@ from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 
 FUTURE, DUE, DEAD = 10_000, 5_000, 5_000
 MOST_BUFFERS = 400
+LINE = {"queue": "default", "priority": 0, "tenants": ["a", "b", "\x01"]}
 
 
 @pytest.fixture
@@ -252,6 +253,25 @@ def test_a_driver_comes_back_after_its_connections_were_cut(driver: Driver, url:
 
 
 # --- Forgetting --------------------------------------------------------------------------------------------
+
+
+def test_a_claim_of_a_fair_queue_whose_jobs_have_tags_is_one_statement(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.set_fair("default")
+    ids = add_all(driver, [new_job(tenant_id=tenant) for tenant in ("a", "a", "b")])
+    with monkeypatch.context() as patch:
+        patch.setattr(driver._governing, "at_desk", None)
+        assert take_ids(driver) == [ids[0], ids[2], ids[1]]
+    tags = {row[0]: row[1] for row in driver._queueing._session.run("desk_tags", LINE)}
+    assert tags["\x01"] == tags["b"], "the line has come as far as what it took last"
+
+
+def test_a_job_without_a_tag_gets_one_before_a_claim_goes_past_it(driver: Any) -> None:
+    driver.set_fair("default")
+    first, second = add_all(driver, [new_job(tenant_id="a"), new_job(tenant_id="a")])
+    late = add(driver, tenant_id="b", run_at=NOON + HOUR)
+    assert take_ids(driver, now=NOON + HOUR) == [first, late, second]
 
 
 def test_chosen_jobs_are_forgotten_by_one_statement(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:

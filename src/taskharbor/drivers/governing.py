@@ -97,6 +97,11 @@ class Rules:
         return self.benches or bool(limits_for(self.limits, queues)) or any(self.is_fair(name) for name in queues)
 
     @property
+    def judge(self) -> bool:
+        """Whether any job may have to wait for room."""
+        return self.benches or bool(self.limits)
+
+    @property
     def count(self) -> bool:
         """Whether anybody may wait for a job to end."""
         return self.benches or any(limit.concurrency is not None for limit in self.limits)
@@ -230,7 +235,7 @@ def governed_claim(
     limits = desk.hold(asked)
     known = {limit.key: limit for limit in rules.limits if limit not in asked}
     known.update((limit.key, limit) for limit in limits)
-    judges = bool(rules.limits) or rules.benches  # else nobody waits for room, and nothing counts
+    judges = rules.judge
     if ended and judges:
         desk.ended(ended)
     if fresh:

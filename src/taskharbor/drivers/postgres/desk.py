@@ -9,15 +9,14 @@ from typing import Any, Final, TypeVar
 from psycopg import Connection
 
 from taskharbor.core.contract import Leased
-from taskharbor.core.ids import new_tokens
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Job
 from taskharbor.drivers.governing import Ask, Desk, Rules
 from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
-from taskharbor.drivers.postgres.queueing import Queueing
-from taskharbor.drivers.postgres.rows import job_from_row, leased_from_rows, time_array
+from taskharbor.drivers.postgres.queueing import POSITION, Queueing, claim_params, leased_from_desk
+from taskharbor.drivers.postgres.rows import job_from_row, time_array
 from taskharbor.drivers.postgres.session import Call, Row, Session, keep_to_indexes
 from taskharbor.drivers.sqldesk import (
     Columns,
@@ -32,9 +31,6 @@ from taskharbor.drivers.sqldesk import (
 
 T = TypeVar("T")
 
-_PRIORITY: Final = 6
-_POSITION: Final = 21
-"""Of the rows that a claim at the desk returns; behind it, the progress and the last change."""
 _TIMES: Final = frozenset({"untils", "positions", "updates", "wakes"})
 _TEXTS: Final = frozenset({"ids", "buckets", "tokens", "scopes", "names", "pers", "tenants", "parts", "states"})
 
@@ -93,18 +89,7 @@ class PostgresDesk(SqlDesk):
         return [job_from_row(row) for row in self._rows("desk_leased", {"now": now})]
 
     def claim(self, ask: Ask) -> Leased:
-        until = ask.now + ask.lease_for
-        claim: Mapping[str, Any] = {
-            "queue": ask.queues[0],
-            "queues": list(ask.queues),
-            "now": ask.now,
-            "until": until,
-            "limit": ask.limit,
-            "types": None if ask.types is None else list(ask.types),
-            "secret": new_tokens(1)[0],
-            "owner": ask.owner,
-            "tenant": ask.tenant,
-        }
+        claim = claim_params(ask)
         suffix = "" if ask.tenant is None else "+tenant"
         name = ("desk_claim" if len(ask.queues) == 1 else "desk_claim_many") + suffix
         is_clean = self._swept.issuperset(ask.queues)
@@ -115,10 +100,8 @@ class PostgresDesk(SqlDesk):
             claimed = self._send((name, {**claim, "sweep_first": False}))[0]
         if not claimed and len(ask.queues) > 1:
             claimed = self._claim_one_by_one("desk_claim" + suffix, ask.queues, claim)
-        # By their places in line, which in a fair queue are not their due times.
-        claimed.sort(key=lambda row: (-row[_PRIORITY], row[_POSITION], row[0]))
-        self._places.update((row[0], Place(*row[_POSITION:])) for row in claimed)
-        return leased_from_rows([row[:_POSITION] for row in claimed], ask.owner, ask.now, until)
+        self._places.update((row[0], Place(*row[POSITION:])) for row in claimed)
+        return leased_from_desk(claimed, ask)
 
     def _claim_one_by_one(self, name: str, queues: Sequence[str], claim: Mapping[str, Any]) -> list[Row]:
         """As `Queueing` does where others hold all the jobs that a claim over several queues chose."""

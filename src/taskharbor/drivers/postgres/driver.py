@@ -27,7 +27,7 @@ from taskharbor.core.model import (
 from taskharbor.core.tokens import Token
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.fence import FenceShut
-from taskharbor.drivers.governing import Desk, Rules
+from taskharbor.drivers.governing import Ask, Desk, Rules
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres import schema
 from taskharbor.drivers.postgres.access import Access
@@ -140,6 +140,11 @@ class PostgresDriver(BaseDriver):
     ) -> tuple[Settled, Leased]:
         return self._queueing.settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner, tenant)
 
+    def _settle_and_take_tagged(self, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
+        if len(ask.queues) > 1:
+            return super()._settle_and_take_tagged(settlements, ask)
+        return self._queueing.settle_and_take_tagged(settlements, ask)
+
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         return self._queueing.settle(settlements, now)
 
@@ -189,6 +194,10 @@ class PostgresDriver(BaseDriver):
 
     def _read_rules(self) -> Rules:
         return self._governing.read_rules()
+
+    def forget_all(self) -> None:
+        super().forget_all()
+        self._queueing.forget_frontiers()
 
     def _at_desk(self, work: Callable[[Desk], T]) -> T:
         return self._governing.at_desk(work)

@@ -16,11 +16,13 @@ from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskH
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
 from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
+from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.frontier import Frontier, Point
 from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array, time_array
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
+from taskharbor.drivers.sqlfiles import with_lines
 
 T = TypeVar("T", Settlement, Extension)
 
@@ -29,6 +31,9 @@ ODD_BATCH: Final = 200
 _PRIORITY: Final = itemgetter(6)
 _DUE_ORDER: Final = itemgetter(8, 0)
 """Of the rows that a claim returns: due time and id."""
+POSITION: Final = 21
+"""Of the rows that a claim at the desk returns; behind it, the progress and the last change."""
+_PLACE_ORDER: Final = itemgetter(POSITION, 0)
 _BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
 _STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
 ALL: Final[list[Row]] = [(None, None)]
@@ -71,21 +76,20 @@ class Queueing:
         owner: str,
         tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
-        claim: dict[str, Any] = {
-            "queue": queues[0],
-            "queues": list(queues),
-            "now": now,
-            "until": now + lease_for,
-            "limit": limit,
-            "types": None if types is None else list(types),
-            "secret": new_tokens(1)[0],
-            "owner": owner,
-            "tenant": tenant,
-        }
-        results, claimed = self._settle_and_claim(settlements, queues, claim)
+        ask = Ask(queues, now, lease_for, limit, types, owner, tenant)
+        results, claimed = self._settle_and_claim(settlements, queues, claim_params(ask))
         claimed.sort(key=_DUE_ORDER)
         claimed.sort(key=_PRIORITY, reverse=True)
         return results, leased_from_rows(claimed, owner, now, now + lease_for)
+
+    def settle_and_take_tagged(self, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
+        """Settle and claim in one round trip, in a fair queue in which every due job has its tag."""
+        batches = _batches(settlements, ask.now)
+        claim = claim_params(ask)
+        name = with_lines("desk_claim", ["fair"] if ask.tenant is None else ["fair", "tenant"])
+        *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, claim)])
+        results = self._results(settlements, batches, settled, ask.now, {row[0] for row in claimed})
+        return results, leased_from_desk(claimed, ask)
 
     def _settle_and_claim(
         self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
@@ -93,7 +97,7 @@ class Queueing:
         """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
         batches = _batches(settlements, claim["now"])
         if len(self._frontiers) > MOST_FRONTIERS:
-            self._frontiers.clear()
+            self.forget_frontiers()
         frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ()), claim["tenant"]), Frontier())
         floor = frontier.floor()
         behind = floor is not None and len(queues) == 1
@@ -101,7 +105,7 @@ class Queueing:
             start = {"floor_priority": floor.priority, "floor_due_at": floor.due_at, "floor_id": floor.id}
             name, params = _named("claim_behind", claim), {**claim, **start}
         else:
-            name, params = _named("claim" if len(queues) == 1 else "claim_many", claim), {**claim, "sweep_first": True}
+            name, params = _named("claim" if len(queues) == 1 else "claim_many", claim), dict(claim)
         started = time.monotonic()
         *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, params)])
         walk = time.monotonic() - started
@@ -124,6 +128,9 @@ class Queueing:
         if frontier.walked(walk, len(claimed) + len(settlements), lambda: _last(claimed)):
             frontier.judged(self._blocks_to_head(queues[0]))
         return results, claimed
+
+    def forget_frontiers(self) -> None:
+        self._frontiers.clear()
 
     def _claim_one_by_one(self, queues: tuple[str, ...], claim: Mapping[str, Any]) -> list[Row]:
         """A claim over several queues shares its places out by a look without locks. Where others hold all the jobs it
@@ -268,6 +275,28 @@ class Queueing:
         except TaskHarborError as error:
             return error
         return LeaseLost(f"the lease of job {item.id} changed while it was being extended: try again")
+
+
+def claim_params(ask: Ask) -> dict[str, Any]:
+    return {
+        "queue": ask.queues[0],
+        "queues": list(ask.queues),
+        "now": ask.now,
+        "until": ask.now + ask.lease_for,
+        "limit": ask.limit,
+        "types": None if ask.types is None else list(ask.types),
+        "secret": new_tokens(1)[0],
+        "owner": ask.owner,
+        "tenant": ask.tenant,
+        "sweep_first": True,
+    }
+
+
+def leased_from_desk(claimed: list[Row], ask: Ask) -> Leased:
+    """What `desk_claim` leased, by the places in line, which in a fair queue are not the due times."""
+    claimed.sort(key=_PLACE_ORDER)
+    claimed.sort(key=_PRIORITY, reverse=True)
+    return leased_from_rows([row[:POSITION] for row in claimed], ask.owner, ask.now, ask.now + ask.lease_for)
 
 
 def _named(statement: str, claim: Mapping[str, Any]) -> str:

@@ -1,4 +1,6 @@
 -- `claim` at a desk: also returns what the rows held before, so that leases can be undone.
+-- With the lines for a fair queue it needs no desk: it yields nothing while a due job has no tag, for these come first,
+-- and remembers how far the line has come.
 WITH RECURSIVE level AS (
   (SELECT priority FROM th_jobs
    WHERE status = 'ready' AND queue = :queue
@@ -15,7 +17,7 @@ WITH RECURSIVE level AS (
           ORDER BY j.priority DESC LIMIT 1)
   FROM level WHERE level.priority IS NOT NULL
 ), picked AS MATERIALIZED (
-  SELECT due.place, due.position, due.progress, due.updated_at FROM level CROSS JOIN LATERAL (
+  SELECT due.place, due.position, due.progress, due.updated_at, level.priority FROM level CROSS JOIN LATERAL (
     SELECT j.ctid AS place, j.due_at AS position, j.progress, j.updated_at FROM th_jobs j
     WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority AND j.due_at <= :now
       AND (j.expires_at IS NULL OR j.expires_at > :now)
@@ -25,8 +27,20 @@ WITH RECURSIVE level AS (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
   ) due
+  -- ?fair  WHERE (SELECT newcomer.priority FROM level CROSS JOIN LATERAL (
+  -- ?fair    SELECT j.priority FROM th_jobs j
+  -- ?fair    WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority
+  -- ?fair      AND j.due_at >= '2000-01-01Z' AND j.due_at <= :now
+  -- ?fair    ORDER BY j.due_at LIMIT 1
+  -- ?fair  ) newcomer LIMIT 1) IS NULL
   LIMIT :limit
 )
+-- ?fair  , advanced AS (
+-- ?fair    INSERT INTO th_fair AS f (queue, priority, tenant_id, tag)
+-- ?fair    SELECT :queue, priority, chr(1), CAST(extract(epoch FROM max(position)) * 1000000 AS bigint) FROM picked
+-- ?fair    WHERE CAST(:tenant AS text) IS NULL GROUP BY priority ORDER BY priority
+-- ?fair    ON CONFLICT (queue, priority, tenant_id) DO UPDATE SET tag = GREATEST(f.tag, EXCLUDED.tag)
+-- ?fair  )
 UPDATE th_jobs j
 SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || j.id, 'UTF8')), 'hex'), 32),
     lease_owner = :owner, lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
