@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from bench import ours
 from bench.harness import Result, Turns, say
@@ -44,10 +45,10 @@ def beside(bed: Bed, size: Size) -> list[Result]:
     )
     for turn in range(size.rounds + 1):
         _fill(url, size.jobs // 2)
-        with _running(bed.spark, url):
-            before, began = _spent(bed.spark), time.monotonic()
+        with _Runs(url) as runs:
+            before, began = runs.spent(), time.monotonic()
             rate = ours.work(url, 1)
-            share = (_spent(bed.spark) - before) / (time.monotonic() - began)
+            share = (runs.spent() - before) / (time.monotonic() - began)
         _fill(url, size.jobs // 2)
         with _burning(share) as burned:
             control = ours.work(url, 1)
@@ -69,37 +70,58 @@ def _fill(url: str, jobs: int) -> None:
         ours.fill(driver, jobs)
 
 
-@contextmanager
-def _running(spark: Any, url: str) -> Iterator[None]:
-    """Runs into new lakes, one after the other, until the block ends."""
-    from taskharbor.pipeline import run
+class _Runs:
+    """`taskharbor pipeline run` into new lakes, one after the other, until the block ends."""
 
-    place = Path(tempfile.mkdtemp(prefix="taskharbor-bench-beside-"))
-    begun, enough = threading.Event(), threading.Event()
-    failed: list[BaseException] = []
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._place = Path(tempfile.mkdtemp(prefix="taskharbor-bench-beside-"))
+        self._begun, self._enough = threading.Event(), threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        self._spent_before = 0.0
+        self._failed: str | None = None
+        self._thread = threading.Thread(target=self._go)
 
-    def go() -> None:
-        try:
-            number = 0
-            while not enough.is_set():
-                run(url, place / str(number), spark=spark, progress=lambda _: begun.set())
-                number += 1
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            begun.set()
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._begun.wait()
+        return self
 
-    thread = threading.Thread(target=go)
-    thread.start()
-    begun.wait()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
-        shutil.rmtree(place)
-    if failed:
-        raise failed[0]
+    def __exit__(self, *exc_info: object) -> None:
+        self._enough.set()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+        self._thread.join()
+        shutil.rmtree(self._place)
+        if self._failed is not None:
+            raise RuntimeError(f"the run beside the drain has failed: {self._failed}")
+
+    def spent(self) -> float:
+        """Seconds of processor time of all runs until now."""
+        assert self._process is not None
+        return self._spent_before + _below(self._process.pid)
+
+    def _go(self) -> None:
+        number = 0
+        while not self._enough.is_set() and self._failed is None:
+            self._one(self._place / str(number))
+            number += 1
+        self._begun.set()
+
+    def _one(self, lake: Path) -> None:
+        command = [sys.executable, "-m", "taskharbor", "pipeline", "run", "--lake", str(lake)]
+        self._process = process = subprocess.Popen(
+            command, env={**os.environ, "TASKHARBOR_URL": self._url}, stderr=subprocess.PIPE, text=True
+        )
+        said = []
+        for line in process.stderr or ():
+            said.append(line)
+            if len(said) > 1:  # the first one says that Spark starts
+                self._begun.set()
+        spent = _below(process.pid)
+        if process.wait() and not self._enough.is_set():
+            self._failed = "".join(said[-3:])
+        self._spent_before += spent
 
 
 @contextmanager
@@ -114,11 +136,6 @@ def _burning(cores: float) -> Iterator[Callable[[], float]]:
         for burner in burners:
             burner.kill()
             burner.wait()
-
-
-def _spent(spark: Any) -> float:
-    """Seconds of processor time of Spark: of this process, of Java, and of what Java has started."""
-    return _below(spark.sparkContext._gateway.proc.pid) + time.process_time()
 
 
 def _below(pid: int) -> float:

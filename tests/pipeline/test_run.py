@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,6 +141,27 @@ def test_status_tells_the_lag_and_the_last_run(
     assert "one settle per lease" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("master", "asked", "niceness"), [("local[2]", 10, 10), ("local", 0, 0), ("local[*]", 19, 19), ("yarn", 10, 0)]
+)
+def test_spark_on_this_machine_gives_way_as_far_as_asked(master: str, asked: int, niceness: int) -> None:
+    """In a process of its own, which does not come back from where it went."""
+    code = f"""if True:
+        import argparse, os
+        from taskharbor.cli.pipeline_options import give_way
+        give_way(argparse.Namespace(master={master!r}, nice={asked}))
+        print(os.nice(0))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == max(niceness, os.nice(0))
+
+
+@pytest.mark.parametrize("text", ["20", "-1", "a lot"])
+def test_other_niceness_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", f"--nice={text}"]) == 2
+    assert "from 0" in capsys.readouterr().err
+
+
 def test_status_of_no_lake_is_a_clear_error(
     sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,7 +179,10 @@ def test_the_command_runs_with_the_lake_of_the_environment(
 ) -> None:
     live(sqlite_driver)
     monkeypatch.setenv("TASKHARBOR_LAKE", str(tmp_path / "lake"))
+    given_away: list[int] = []  # this process does not come back from where it went
+    monkeypatch.setattr(os, "nice", lambda more: given_away.append(more) or 3)
     assert main(["--url", sqlite_url, "pipeline", "run", "--json", "--master", "local[1]"]) == 0
+    assert given_away == [0, 7], "from 3, where it was, to 10"
     said = capsys.readouterr()
     assert json.loads(said.out)["rows"] == len(feed(sqlite_driver))
     assert "batch 1" in said.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
@@ -13,6 +14,7 @@ from typing import Final
 from taskharbor.core.errors import MissingExtra
 
 DEFAULT_LAKE: Final = "taskharbor-lake"
+DEFAULT_NICE: Final = 10
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake")
 
 
@@ -32,6 +34,29 @@ def add_master(parser: argparse.ArgumentParser) -> None:
         default="local[*]",
         help="where Spark runs: local[*], spark://host:7077, yarn, k8s://… (default: all cores of this machine)",
     )
+
+
+def add_nice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--nice",
+        type=_niceness,
+        metavar="N",
+        default=DEFAULT_NICE,
+        help="how far Spark on this machine gives way to workers and a database beside it, from 0 to 19 "
+        f"(default: {DEFAULT_NICE})",
+    )
+
+
+def _niceness(text: str) -> int:
+    if not text.isdecimal() or int(text) > 19:
+        raise argparse.ArgumentTypeError(f"not a whole number from 0 (as important as the rest) to 19: {text!r}")
+    return int(text)
+
+
+def give_way(arguments: argparse.Namespace) -> None:
+    """Before Spark starts: this process, and with it all that it starts, gets the processor when others leave it."""
+    if hasattr(os, "nice") and arguments.master.startswith("local"):
+        os.nice(max(0, arguments.nice - os.nice(0)))
 
 
 def need_spark() -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
-from taskharbor.cli.pipeline_options import add_lake, add_master, need_spark
+from taskharbor.cli.pipeline_options import add_lake, add_master, add_nice, give_way, need_spark
 from taskharbor.cli.values import positive, positive_duration
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ Bring every attempt and every job that has ended since the last run into the lak
 jobs (silver), and as numbers to look at (gold). Each exactly once: it may be killed at any moment and run again.
 Two runs at once refuse each other. A batch that does not pass its checks fails the run, and gold stays as it was.
 With --follow again and again, until Ctrl-C; as JSON, one line for each round that brought something.
+Spark on this machine gives way to workers and a database beside it; with --nice 0 it does not, and is done sooner.
 
 examples:
   taskharbor --url sqlite:///jobs.db pipeline run
@@ -34,6 +35,7 @@ def add_to(verbs: Verbs) -> None:
     )
     add_lake(parser)
     add_master(parser)
+    add_nice(parser)
     parser.add_argument("--follow", action="store_true", help="go on, in small batches, until Ctrl-C")
     parser.add_argument(
         "--every", type=positive_duration, metavar="TIME", default=None, help="with --follow: how often (default: 2s)"
@@ -59,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     url = store_address(arguments)
     Lake(arguments.lake).exists()  # said before Spark takes its time to start
+    give_way(arguments)
     _say("starting Spark")
     spark = session(arguments.master)
     if not arguments.follow:
