@@ -16,6 +16,7 @@ from taskharbor import Harbor
 from taskharbor.cli import doctor_files
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import NewJob, Schedule
 from taskharbor.drivers import open_driver
 
@@ -79,6 +80,20 @@ def test_what_was_forgotten_is_a_warning(run: Run, driver: Driver) -> None:
     for check in ("workers", "leases", "paused queues", "DLQ"):
         assert levels(found)[check] == "warning"
         assert cures(found)[check]
+
+
+def test_limits_and_shares_of_names_that_look_misspelt_are_a_warning(run: Run, driver: Driver) -> None:
+    driver.enqueue([NewJob("send", b"{}", queue="reports", tenant_id="acme")])
+    driver.set_limit(Limit("queue", "reports", concurrency=1))
+    driver.set_limit(Limit("type", "quite_another", rate=1))
+    assert levels(run("doctor"))["limits and shares"] == "ok", "what comes before its jobs is no slip"
+    driver.set_limit(Limit("queue", "reprots", concurrency=1))
+    driver.set_fair("reports", weights={"amce": 2})
+    found = run("doctor")
+    assert levels(found)["limits and shares"] == "warning"
+    assert "queue reprots, but reports" in str(found)
+    assert "tenant amce, but acme" in str(found)
+    assert "queues limit" in cures(found)["limits and shares"]
 
 
 def test_workers_over_rest_never_lead_and_that_matters_only_to_schedules(run: Run, driver: Driver) -> None:

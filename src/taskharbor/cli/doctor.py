@@ -21,8 +21,8 @@ OLD_DEAD: Final = timedelta(days=7)
 
 _DESCRIPTION: Final = """\
 Check a store and say what to do where something is wrong: whether it answers and has the right tables, its clock,
-its settings, whatever holds it back, silent workers, the leader, stuck and forgotten jobs. Changes nothing.
-Exit code 1 if there is a problem; warnings alone are 0.
+its settings, whatever holds it back, silent workers, the leader, stuck and forgotten jobs, limits of misspelt names.
+Changes nothing. Exit code 1 if there is a problem; warnings alone are 0.
 
 examples:
   taskharbor doctor
@@ -90,7 +90,7 @@ def examine(url: str, migrate: str) -> Iterator[Finding]:
             return
         yield ok("reachable", f"answered after {(time.monotonic() - began) * 1000:.0f} ms")
         yield ok("tables", "as this version needs them")
-        for check in (_moved, _clock, _store, _workers, served, _leader, _leases, _paused, _dead):
+        for check in (_moved, _clock, _store, _workers, served, _leader, _leases, _paused, _rules, _dead):
             yield from _guarded(driver, check)
     finally:
         driver.close()
@@ -206,6 +206,24 @@ def _paused(driver: Driver) -> Iterator[Finding]:
         yield warning("paused queues", said, f"taskharbor queues resume {next(iter(backlog))}, if it was forgotten")
     else:
         yield ok("paused queues", "none with jobs that wait")
+
+
+def _rules(driver: Driver) -> Iterator[Finding]:
+    from taskharbor.cli import known
+
+    slips = known.misspelt(driver)
+    if slips:
+        said = ", ".join(f"nothing uses the {scope} {name}, but {meant} is used" for scope, name, meant in slips)
+        scope, name, meant = slips[0]
+        verb = "fair" if scope == "tenant" or (scope, name) not in _limited(driver) else "limit"
+        cure = f"if {meant} was meant, set it there with `taskharbor queues {verb}` and take this one back"
+        yield warning("limits and shares", said, cure)
+    else:
+        yield ok("limits and shares", "none of a name that looks misspelt")
+
+
+def _limited(driver: Driver) -> set[tuple[str, str]]:
+    return {(limit.scope, limit.name) for limit in driver.get_limits()}
 
 
 def _dead(driver: Driver) -> Iterator[Finding]:

@@ -33,6 +33,22 @@ def slips(driver: Driver, scope: str, names: Collection[str]) -> list[str]:
     return doubts(driver, scope, near) if near else []
 
 
+def misspelt(driver: Driver) -> list[tuple[str, str, str]]:
+    """Limits and fair queues of names that nothing else uses, but for a letter or two: the scope, the name, and the
+    one that was probably meant."""
+    names = {("queue", queue.name) for queue in driver.queues() if queue.fair}
+    names |= {("tenant", tenant) for queue in driver.queues() for tenant in queue.weights}
+    names |= {(limit.scope, limit.name) for limit in driver.get_limits()}
+    found = []
+    for scope in sorted({scope for scope, _ in names}):
+        known = _used(driver, scope)
+        for name in sorted(name for of, name in names if of == scope and name not in known):
+            near = nearest(name, known)
+            if near and not _has_jobs(driver, scope, name):
+                found.append((scope, name, near))
+    return found
+
+
 def _meant(name: str, known: Iterable[str]) -> str:
     near = nearest(name, known)
     return f": did you mean {near}?" if near else ""
@@ -46,20 +62,26 @@ def say(doubts: Iterable[str]) -> None:
 
 
 def _known(driver: Driver, scope: str) -> set[str]:
-    """The names that a job, a worker, a schedule or an earlier rule has; types and tenants of the latest jobs only, for
-    to look at all of them would take too long for a hint."""
-    limits = {limit.name for limit in driver.get_limits() if limit.scope == scope}
+    """The names that something uses, or an earlier rule has."""
+    rules = {limit.name for limit in driver.get_limits() if limit.scope == scope}
     if scope == "queue":
-        known = {queue.name for queue in driver.queues()} | driver.counts().queues.keys()
-        known.update(queue for worker in driver.workers() for queue in worker.queues)
-        return known | limits | {schedule.queue for schedule in driver.schedules()}
+        rules |= {queue.name for queue in driver.queues()}
+    elif scope == "tenant":
+        rules |= {tenant for queue in driver.queues() for tenant in queue.weights}
+    return rules | _used(driver, scope)
+
+
+def _used(driver: Driver, scope: str) -> set[str]:
+    """The names that a job, a worker or a schedule has; types and tenants of the latest jobs only, for to look at all
+    of them would take too long for a hint."""
+    if scope == "queue":
+        workers = {queue for worker in driver.workers() for queue in worker.queues}
+        return {*driver.counts().queues, *workers, *(schedule.queue for schedule in driver.schedules())}
     latest = driver.list().jobs
     if scope == "tenant":
-        shares = {tenant for queue in driver.queues() for tenant in queue.weights}
-        scheduled = {schedule.tenant_id for schedule in driver.schedules()}
-        return {job.tenant_id for job in latest} | limits | shares | scheduled
+        return {job.tenant_id for job in latest} | {schedule.tenant_id for schedule in driver.schedules()}
     handled = {name for worker in driver.workers() for name in worker.meta.get("types", "").split(",") if name}
-    return {job.type for job in latest} | limits | handled | {schedule.type for schedule in driver.schedules()}
+    return {job.type for job in latest} | handled | {schedule.type for schedule in driver.schedules()}
 
 
 def _has_jobs(driver: Driver, scope: str, name: str) -> bool:
