@@ -51,7 +51,9 @@ def test_limits_are_set_shown_and_lifted(server: Served, operator: Visitor) -> N
     page = operator.follow(operator.send(page, "/queues/limit", {"queue": "mail"}, concurrency="4", rate="60/m"))
     assert said(page) == "mail is limited."
     assert Limit("queue", "mail", concurrency=4, rate=1.0) in server.driver.get_limits()
-    assert "4 at once, 1 a second" in page.text
+    assert "4 at once, 1/s" in page.text
+    page = operator.follow(operator.send(page, "/queues/limit", {"queue": "mail"}, concurrency="", rate="7/d"))
+    assert "Lift: 7/d" in page.text and 'value="7/d"' in page.response.text
     page = operator.follow(operator.send(page, "/queues/limit", {"queue": "mail"}, concurrency="", rate=""))
     assert said(page) == "mail has no limit any more."
     page = operator.follow(operator.send(page, "/queues/lift", {"scope": "tenant", "name": "acme"}))

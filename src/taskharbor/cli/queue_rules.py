@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -168,25 +167,14 @@ def of_queue(limits: Sequence[Limit], name: str) -> list[Limit]:
 
 
 def limit_text(limit: Limit) -> str:
+    from taskharbor.core.limiting import rate_text
+
     parts = []
     if limit.concurrency is not None:
         parts.append(f"{limit.concurrency:,} at once")
     if limit.rate is not None:
-        parts.append(_rate_text(limit.rate) + (f" (burst {limit.burst:,})" if limit.burst is not None else ""))
+        parts.append(rate_text(limit.rate) + (f" (burst {limit.burst:,})" if limit.burst is not None else ""))
     return ", ".join(parts) + (f" per {limit.per}" if limit.per else "")
-
-
-def _rate_text(rate: float) -> str:
-    """The rate as somebody would have written it: in the first span of time in which it is a plain number."""
-    from taskharbor.core.limiting import SPANS
-
-    plain = f"{rate:.3f}".rstrip("0").rstrip(".")
-    if math.isclose(float(plain), rate, rel_tol=1e-9):
-        return f"{plain}/s"
-    for span, seconds in SPANS.items():
-        if round(rate * seconds) and math.isclose(round(rate * seconds), rate * seconds, rel_tol=1e-9):
-            return f"{round(rate * seconds):,}/{span}"
-    return f"{rate:g}/s"
 
 
 def rules_text(settings: QueueSettings, limits: Sequence[Limit]) -> str:

@@ -103,6 +103,17 @@ def rate_a_second(rate: float | str) -> float:
         ) from None
 
 
+def rate_text(rate: float) -> str:
+    """The rate as somebody would have written it: in the first span of time in which it is a plain number."""
+    plain = f"{rate:.3f}".rstrip("0").rstrip(".")
+    if math.isclose(float(plain), rate, rel_tol=1e-9):
+        return f"{plain}/s"
+    for span, seconds in SPANS.items():
+        if round(rate * seconds) and math.isclose(round(rate * seconds), rate * seconds, rel_tol=1e-9):
+            return f"{round(rate * seconds)}/{span}"
+    return f"{rate:g}/s"
+
+
 def checked_limit(limit: Limit) -> Limit:
     """The limit, if it makes sense."""
     if limit.scope not in SCOPES:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from taskharbor import __version__
+from taskharbor.core.limiting import rate_text
 from taskharbor.web.pages import words
 
 THEMES: Final = ("auto", "light", "dark")
@@ -49,6 +50,7 @@ def environment() -> Environment:
         *("exact", "machine", "ago", "many", "carried", "phase"),
     ):
         made.filters[name] = getattr(words, name)
+    made.filters["rate_text"] = rate_text
     made.globals["version"] = __version__
     return made
 
