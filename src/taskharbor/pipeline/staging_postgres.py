@@ -45,6 +45,7 @@ class PostgresStaging(Staging):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         parsed = parse_url(plan.url)
+        self._address = parsed.rest
         self._target, _ = split_options(parsed.rest)
         self._prefix = parsed.prefix
         self._sql = Statements(schema.PACKAGE, parsed.prefix, "pyformat")
@@ -53,12 +54,17 @@ class PostgresStaging(Staging):
 
     @contextmanager
     def attempt(self, run_id: str) -> Iterator[_Attempt]:
-        import adbc_driver_postgresql.dbapi as adbc
+        from taskharbor.pipeline import adbc
 
-        with adbc.connect(self._target) as connection, connection.cursor() as cursor:
-            attempt = _Attempt(cursor, f"{self._prefix}staged", run_number(run_id))
-            yield attempt
-            connection.commit()
+        connection = adbc.connected(self._address)
+        committed = False
+        try:
+            with connection.cursor() as cursor:
+                yield _Attempt(cursor, f"{self._prefix}staged", run_number(run_id))
+                connection.commit()
+            committed = True
+        finally:
+            adbc.give_back(self._address, connection, keep=committed)
 
     # --- On the driver -------------------------------------------------------------------------------------
 
