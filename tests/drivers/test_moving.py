@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.drivers.full_stores import answers, fill, run_all
-from tests.drivers.movers import RING, TWO, Faulty, Killed, connected, make, mover
+from tests.drivers.movers import KINDS, RING, TWO, Faulty, Killed, connected, make, mover
 
 from taskharbor.core.carrying import GONE, TABLES, Part, Row
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreMoved
@@ -20,7 +20,7 @@ from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
 from taskharbor.drivers import comparing, flows, movement, moving, open_driver
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.moving import End, Move, Report
-from taskharbor.testing.helpers import add, add_keyed, new_job, take
+from taskharbor.testing.helpers import add, add_keyed, new_job, take, take_ids
 from taskharbor.testing.times import DAY, HOUR, NOON
 
 __all__ = ["make"]
@@ -122,6 +122,50 @@ def test_an_error_on_the_way_opens_the_source_again(
     assert not source.is_shut()
     assert mover(source, target).run().resumed
     assert answers(target) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_new_store_takes_no_job_from_when_the_old_one_sends_people_there(
+    make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    source, target = make("memory"), make(kind)
+    add(source)
+    shut = source.shut
+    refused = []
+
+    def told(given: bool) -> None:
+        shut(given)
+        with pytest.raises(StoreMoved, match="has not ended"):
+            add(target)
+        refused.append(given)
+
+    monkeypatch.setattr(source, "shut", told)
+    monkeypatch.setattr(Move, "_shut_source", lambda _: None)  # the second time the new store is open
+    mover(source, target).run()
+    assert refused == [True]
+    assert target.counts()["ready"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_that_comes_into_the_new_store_at_the_last_moment_stays_and_the_move_is_refused(
+    make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    source, target = make("sqlite"), make(kind)
+    add(source)
+    late = []
+    shut = target.shut
+
+    def used(given: bool) -> None:
+        if given:
+            late.append(add(target))
+        shut(given)
+
+    monkeypatch.setattr(target, "shut", used)
+    with pytest.raises(InvalidInput, match="not empty: it has jobs"):
+        mover(source, target).run()
+    assert take_ids(target) == late
+    add(target)
+    add(source)
 
 
 @pytest.mark.parametrize("pair", TWO)

@@ -146,7 +146,9 @@ class Move:
             return Report({}, done_before=True, moved_on=moved_on)
         mark = self.check()
         resumed = mark is not None
-        mark = mark or Mark(self._source.identity)
+        if not self.live:
+            self._refuse_busy()
+        mark = mark or self._take_target()
         sums = self._drain(mark).run() if self.live else self._run_shut(mark)
         self._target.write_notes({NOTE: None, ORIGIN: origin_of(self._from, self._source)})
         self._open_target()
@@ -154,6 +156,20 @@ class Move:
         moved = {table: found.rows for table, found in sums.items()}
         checksums = {table: f"{found.checksum:032x}" for table, found in sums.items()}
         return Report(moved, checksums, resumed, repeated=mark.repeated)
+
+    def _take_target(self) -> Mark:
+        """Before anybody is told to use the target, it is shut: what came in once it is ours would be overwritten. Only
+        then is there a mark in it, so where one is found nobody else has written."""
+        self._to.driver.shut(True)
+        try:
+            await_writers(self._to, self._target, OPEN_S)
+            self._refuse_used()
+        except (InvalidInput, MoveFailed):
+            self._to.driver.shut(False)
+            raise
+        mark = Mark(self._source.identity)
+        self._target.write_notes(mark.notes())
+        return mark
 
     def _open_target(self) -> None:
         """Everything is in the new store."""
@@ -213,7 +229,6 @@ class Move:
     # --- With both stores shut ---------------------------------------------------------------------------------
 
     def _run_shut(self, mark: Mark) -> dict[str, Sum]:
-        self._refuse_busy()
         mark = self._shut(mark)
         try:
             await_writers(self._from, self._source, OPEN_S)
@@ -231,6 +246,7 @@ class Move:
 
     def _shut(self, mark: Mark) -> Mark:
         """Both stores, for as long as it takes. A source that is still shut from before has not changed since."""
+        self._to.driver.shut(True)
         note = json.loads(self._source.note(NOTE) or "{}")
         closing = note.get("closing")
         if not (closing and closing == mark.closing and self._from.driver.is_shut()):
@@ -241,8 +257,7 @@ class Move:
             time.sleep(self.pace.settle_s)
             stale = {*mark.stale, *({*mark.done, mark.table} - {HISTORY, ""})}
             mark = Mark(mark.source, closing, stale=sorted(stale), facts=mark.facts)
-        self._target.write_notes(mark.notes())
-        self._to.driver.shut(True)
+            self._target.write_notes(mark.notes())
         return mark
 
     def _copy(self, mark: Mark) -> None:
