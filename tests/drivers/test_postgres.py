@@ -16,11 +16,22 @@ from psycopg import sql
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from taskharbor.core.ids import new_tokens
-from taskharbor.core.model import Status
+from taskharbor.core.model import Settlement, Status
 from taskharbor.drivers import open_driver
-from taskharbor.drivers.postgres import schema
+from taskharbor.drivers.postgres import schema, session
 from taskharbor.drivers.sqlfiles import Statements
-from taskharbor.testing.helpers import add, add_all, dead_job, done_job, facts, leased_job, new_job, take_all, take_ids
+from taskharbor.testing.helpers import (
+    add,
+    add_all,
+    dead_job,
+    done_job,
+    facts,
+    in_threads,
+    leased_job,
+    new_job,
+    take_all,
+    take_ids,
+)
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 
 FUTURE, DUE, DEAD = 10_000, 5_000, 5_000
@@ -272,6 +283,22 @@ def test_a_job_without_a_tag_gets_one_before_a_claim_goes_past_it(driver: Any) -
     first, second = add_all(driver, [new_job(tenant_id="a"), new_job(tenant_id="a")])
     late = add(driver, tenant_id="b", run_at=NOON + HOUR)
     assert take_ids(driver, now=NOON + HOUR) == [first, late, second]
+
+
+def test_claims_and_tags_of_several_priorities_do_not_wait_for_each_other_in_a_circle(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "TRIES", 1)  # a deadlock is an error then, and not tried again
+    driver.set_fair("default")
+
+    def work(number: int) -> None:
+        for round in range(20):
+            add_all(driver, [new_job(tenant_id=f"t{number % 3}", priority=(number + each) % 3) for each in range(3)])
+            leased = driver.reserve("default", now=NOON, limit=4, lease_for=60)
+            back = [Settlement.release(job.id, lease.token) for job, lease in leased[: round % 3]]
+            driver.settle(back, now=NOON)
+
+    in_threads(6, work)
 
 
 def test_chosen_jobs_are_forgotten_by_one_statement(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,9 @@ class ItemControl(Control, Protocol):
 class BatchItem(Context, Generic[A_co]):
     """One job of a batch: its arguments, its context, and its own end.
 
-    `done`, `fail`, `retry`, `snooze`, `cancel` and `unrecoverable` end the job here and now: the store is told while
-    the handler goes on, and a crash that comes later does not do it again. Each returns whether that counts: False if
+    `done`, `fail`, `retry`, `snooze`, `cancel` and `unrecoverable` end the job while the
+    handler goes on: the store is told within milliseconds, of all that end then in one go, and a crash after that does
+    not run the job again. Each returns whether that counts: False if
     the lease was lost meanwhile, in which case the job is somebody else's. A job ends once; a second end is an error.
 
     As a context manager (`with item:`) it is done when the block ends, unless it was settled inside. What the block

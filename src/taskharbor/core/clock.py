@@ -14,6 +14,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Times outside EPOCH..LATEST are refused: some store or some reader could not keep them, and none is real."""
 
+FIRST_START: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Whatever is to start earlier has been due since then. Before it lie the tags of fair queues, in the same column."""
+
 MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -32,6 +35,11 @@ def checked(moment: datetime, name: str) -> datetime:
     if not inside:
         raise InvalidTime(f"{name} is out of range ({moment.isoformat()}): use a time from 1970 to 8999")
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+
+def checked_start(moment: datetime, name: str) -> datetime:
+    """`checked` for the time at which a job is to start."""
+    return max(checked(moment, name), FIRST_START)
 
 
 def to_micros(moment: datetime) -> int:

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from taskharbor.core.clock import FIRST_START
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import MAX_TENANT, check_name
 
 UNIT: Final = 5_040
 """What one job of weight 1 adds to its tenant's tag; a tag is a number of microseconds since 1970. Whole numbers divide
 this one without a rest as far as ten, so that such weights are kept to exactly."""
-TAGGED_BEFORE: Final = datetime(2000, 1, 1, tzinfo=UTC)
+TAGGED_BEFORE: Final = FIRST_START
 """Tags lie before this moment and true due times behind it, so that one column holds either."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = int((TAGGED_BEFORE - _EPOCH).total_seconds()) * 1_000_000 - 1

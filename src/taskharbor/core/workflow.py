@@ -153,6 +153,8 @@ def checked_workflow(flow: NewWorkflow) -> Plan:
     """The plan of a workflow that can be run. Raises InvalidInput for one that cannot, before anything is written."""
     check_name(flow.name, "the name of a workflow", MAX_NAME)
     check_name(flow.tenant_id, "tenant_id", MAX_TENANT)
+    if not isinstance(flow.policy, Policy):
+        raise InvalidInput(f"the policy of a workflow is one of {', '.join(map(str, Policy))}, got {flow.policy!r}")
     count = len(flow.steps)
     if not count:
         raise InvalidInput(f"workflow {flow.name!r} has no steps: give it at least one")

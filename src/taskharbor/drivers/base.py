@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.clock import StoreClock, checked
+from taskharbor.core.clock import StoreClock, checked, checked_start
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, JobNotFound, TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
@@ -264,7 +264,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         clone: bool = False,
     ) -> Sequence[str]:
         moment = self._moment(now)
-        start = None if run_at is None else checked(run_at, "run_at")
+        start = None if run_at is None else checked_start(run_at, "run_at")
         check_rate(rate)
         if limit is not None:
             check_count(limit, "limit", None)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.answers import Page
-from taskharbor.core.clock import checked
+from taskharbor.core.clock import checked, checked_start
 from taskharbor.core.errors import InvalidCursor, InvalidInput, InvalidTime
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import Limits
@@ -109,7 +109,7 @@ def check_settlement(item: Settlement, limits: Limits) -> Settlement:
     if item.kind is Settle.SNOOZE:
         if run_at is None:
             raise InvalidTime("a snooze needs run_at: the time the job wakes up")
-        run_at = checked(run_at, "run_at")
+        run_at = checked_start(run_at, "run_at")
     return item._replace(
         update=check_update(item.update) if item.kind is Settle.RETRY else item.update,
         reason=check_error(item.reason, "reason"),
@@ -142,7 +142,7 @@ def check_update(update: RetryUpdate | None) -> RetryUpdate:
     if type(update.attempts) is not int or not 0 <= update.attempts <= bounds.MAX_ATTEMPTS:
         raise InvalidInput(f"attempts must be a whole number from 0 to {bounds.MAX_ATTEMPTS}, got {update.attempts!r}")
     return RetryUpdate(
-        None if update.run_at is None else checked(update.run_at, "update.run_at"),
+        None if update.run_at is None else checked_start(update.run_at, "update.run_at"),
         update.attempts,
         check_error(update.last_error, "last_error"),
         None if update.failed_at is None else checked(update.failed_at, "update.failed_at"),

@@ -105,6 +105,8 @@ class FlowCalls(StoreOperations):
         steps = chunks_of(rows)
 
         def begin(desk: Desk) -> None:
+            if flow.id is not None and desk.get(id) is not None:
+                raise InvalidInput(f"there is a workflow with the id {id!r} already: give this one another, or none")
             # Looked at here alone: whoever moves this store waits for a workflow that has begun to start.
             desk.insert_jobs(part_of(batch, 0, len(steps[0])), fenced=True)
             desk.insert_workflow(begun, compensation)

@@ -25,7 +25,7 @@ from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits
 from taskharbor.core.limits import check_name
 from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
-from taskharbor.drivers.governing import Ask, Rules, governed_claim
+from taskharbor.drivers.governing import TAGS_AT_ONCE, Ask, Rules, governed_claim
 from taskharbor.drivers.operations import StoreOperations
 from taskharbor.drivers.shares import give_out_tags, take_tags_back
 from taskharbor.drivers.tidying import MOST_LINES, tidy_buckets, tidy_line, tidy_notes
@@ -40,6 +40,8 @@ MOST_HINTS: Final = 1_000
 
 class GoverningCalls(StoreOperations):
     """The governing part of the contract over the operations of a store."""
+
+    writes_in_parallel: bool
 
     def __init__(self) -> None:
         self._rules_lock = threading.Lock()
@@ -227,7 +229,12 @@ class GoverningCalls(StoreOperations):
         at = time.monotonic()
         learned = self._learned
         fresh = [limit for limit in rules.limits if any(moment <= at for moment in learned.get(limit.key, ()))]
-        leased, again = self._at_desk(lambda desk: governed_claim(desk, rules, ask, ended, fresh))
+        # Where several write at once, in a transaction of its own: whoever holds one line must not wait for another.
+        apart = self.writes_in_parallel
+        if apart:
+            for queue in filter(rules.is_fair, ask.queues):
+                self._give_tags(rules, queue, ask.now, None, TAGS_AT_ONCE)
+        leased, again = self._at_desk(lambda desk: governed_claim(desk, rules, ask, ended, fresh, tagged=apart))
         for limit in fresh:
             learned[limit.key] = [moment for moment in learned[limit.key] if moment > at]
         self._hint(ask, again)
@@ -296,8 +303,10 @@ class GoverningCalls(StoreOperations):
             if not self._tidied[place]:
                 del self._tidied[place]
 
-    def _give_tags(self, rules: Rules, queue: str, now: datetime, ids: Sequence[str] | None) -> int:
-        return self._at_desk(lambda desk: give_out_tags(desk, rules, queue, now, TAGS_IN_ONE, ids))
+    def _give_tags(
+        self, rules: Rules, queue: str, now: datetime, ids: Sequence[str] | None, most: int = TAGS_IN_ONE
+    ) -> int:
+        return self._at_desk(lambda desk: give_out_tags(desk, rules, queue, now, most, ids))
 
     def _take_tags(self, queue: str) -> int:
         return self._at_desk(lambda desk: take_tags_back(desk, queue, TAGS_IN_ONE))

@@ -225,11 +225,18 @@ class Desk(TidyDesk, Protocol):
 
 
 def governed_claim(
-    desk: Desk, rules: Rules, ask: Ask, ended: Sequence[str], fresh: Sequence[Limit] = ()
+    desk: Desk,
+    rules: Rules,
+    ask: Ask,
+    ended: Sequence[str],
+    fresh: Sequence[Limit] = (),
+    *,
+    tagged: bool = False,
 ) -> tuple[Leased, datetime | None]:
     """Lease what the rules let through. Also returns when more may be let through by the passing of time alone.
 
-    `fresh` are limits of which the caller has only just learned: what runs already is counted in for them.
+    `fresh` are limits of which the caller has only just learned: what runs already is counted in for them. With
+    `tagged`, the newcomers of fair queues have got their tags already.
     """
     asked = limits_for(rules.limits, ask.queues)
     limits = desk.hold(asked)
@@ -244,8 +251,8 @@ def governed_claim(
         desk.lapsed(ask.now)
     if fresh:
         desk.note([note for job in desk.leased(ask.now) for note in _notes(job, Judge(fresh, ask.now).buckets_of(job))])
-    for queue in sorted(ask.queues):  # in one order everywhere, so that no two claims wait for each other
-        if rules.is_fair(queue):
+    for queue in ask.queues:
+        if rules.is_fair(queue) and not tagged:
             give_out_tags(desk, rules, queue, ask.now, TAGS_AT_ONCE)
     judge = Judge(limits, ask.now)
     woken = _wake(desk, judge, known, ask) if judges else _Woken()

@@ -18,7 +18,8 @@ def give_out_tags(
 ) -> int:
     """Give the newcomers of a fair queue their tags; how many got one."""
     given = 0
-    for priority, newcomers in desk.newcomers(queue, now, most, ids).items():
+    # From the lowest priority up, as claims advance their lines: so no two wait for each other.
+    for priority, newcomers in sorted(desk.newcomers(queue, now, most, ids).items()):
         tenants = sorted({newcomer.tenant_id for newcomer in newcomers})
         last, first = desk.tags(queue, priority, [*tenants, HEAD_OF_LINE])
         head = max(first, last.get(HEAD_OF_LINE, 0))

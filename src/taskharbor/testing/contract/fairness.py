@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import pytest
 
@@ -245,6 +246,14 @@ class FairnessContract:
         mine = [leased for leased in taken if leased.job.tenant_id == "a"]
         driver.settle([Settlement.ack(leased.job.id, leased.lease.token) for leased in mine], now=NOON)
         assert served(take_all(driver, limit=20)) == {"a": 2, "b": 1, "c": 1}
+
+    def test_a_job_that_was_due_before_2000_does_not_end_fairness(self, driver: Driver) -> None:
+        driver.set_fair("default", now=NOON)
+        for long_ago in (datetime(1970, 1, 1, tzinfo=UTC), datetime(1999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)):
+            backlog(driver, {"a": 3}, run_at=long_ago)
+        assert served(take_all(driver, limit=6)) == {"a": 6}
+        backlog(driver, {"a": 20, "b": 20}, run_at=datetime(1970, 1, 1, tzinfo=UTC))
+        assert served(take_all(driver, limit=10)) == {"a": 5, "b": 5}
 
     def test_many_claimers_of_a_fair_queue_take_every_job_once(self, driver: Driver) -> None:
         driver.set_fair("default", now=NOON)

@@ -132,6 +132,15 @@ class InputContract:
         assert dict(job.meta) == {odd: odd}
         assert take_ids(driver, odd) == [odd]
 
+    def test_names_that_begin_as_the_stores_own_do_are_refused(self, driver: Driver) -> None:
+        for call in (driver.pause, driver.resume, driver.set_fair, lambda name: add(driver, queue=name)):
+            with pytest.raises(InvalidInput, match="for itself"):
+                call("\x01moving")
+        with pytest.raises(InvalidInput, match="for itself"):
+            add(driver, tenant_id="\x01")
+        add(driver)
+        assert len(everything(driver)) == 1
+
     # --- Everything else ---------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("mistake", sorted(WRONG_SCHEDULES))

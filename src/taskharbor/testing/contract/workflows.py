@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -335,6 +336,20 @@ class WorkflowContract:
             driver.start_workflow(flow(*steps), now=NOON)
         assert everything(driver) == {}
         assert driver.list_workflows() == []
+
+    def test_a_policy_that_is_none_is_refused_before_anything_is_written(self, driver: Driver) -> None:
+        for policy in ("bogus", "continue", None):
+            with pytest.raises(InvalidInput, match="fail, continue, compensate"):
+                driver.start_workflow(replace(flow(("one", ())), policy=policy), now=NOON)  # type: ignore[arg-type]
+        assert everything(driver) == {}
+        assert driver.list_workflows() == []
+
+    def test_a_second_workflow_of_the_same_id_is_refused_and_the_first_goes_on(self, driver: Driver) -> None:
+        first = replace(flow(("one", ())), id="w")
+        assert driver.start_workflow(first, now=NOON) == "w"
+        with pytest.raises(InvalidInput, match="already"):
+            driver.start_workflow(replace(first, name="other"), now=NOON)
+        assert (driver.get_workflow("w").name, len(everything(driver))) == (first.name, 1)
 
     def test_a_bad_job_among_the_steps_is_refused_before_anything_is_written(self, driver: Driver) -> None:
         steps = [NewStep("one", new_job()), NewStep("two", new_job(type=""), (0,))]
