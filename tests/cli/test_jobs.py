@@ -14,6 +14,7 @@ from tests.cli.conftest import enqueued, killed
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
+from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
 
 Run = Callable[..., Any]
@@ -108,6 +109,23 @@ def test_failures_beyond_the_limit_are_explained(driver: Driver, say: Say) -> No
         driver.fail(id, leased.lease.token, reason="no")
         driver.redrive()
     assert "2: sent back from the DLQ" in say("jobs", "show", id)
+
+
+def test_show_says_what_a_job_that_is_due_waits_for(driver: Driver, run: Run, say: Say) -> None:
+    id = driver.enqueue([NewJob("send", b"{}", queue="mail")])[0].id
+    later = driver.enqueue([NewJob("send", b"{}", queue="mail", run_at=driver.now() + timedelta(hours=1))])[0].id
+    assert run("jobs", "show", id)["waits_for"] == ["a worker: none that is alive serves queue mail"]
+    assert run("jobs", "show", later)["waits_for"] == []
+    driver.heartbeat(Worker("w", queues=("mail",), meta={"types": "other"}))
+    assert run("jobs", "show", id)["waits_for"] == ["a worker: none that is alive handles the type send"]
+    driver.set_limit(Limit("queue", "mail", rate=1 / 3600))
+    assert "the limit of queue mail: 1/h" in say("jobs", "show", id)
+    driver.pause("mail")
+    assert "queue mail is paused (taskharbor queues resume mail)" in say("jobs", "show", id)
+    driver.resume("mail")
+    driver.drop_limit("queue", "mail")
+    driver.reserve("mail")
+    assert run("jobs", "show", id)["waits_for"] == []
 
 
 def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver: Driver, say: Say) -> None:

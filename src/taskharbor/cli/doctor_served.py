@@ -48,14 +48,14 @@ def _unserved(due: dict[tuple[str, str], int], alive: list[Worker]) -> Iterator[
             yield warning("served", said, _NO_WORKER.format(queue=queue))
             continue
         for (place, type), waiting in sorted(due.items()):
-            if place == queue and not any(_handles(worker, type) for worker in there):
+            if place == queue and not any(handles(worker, type) for worker in there):
                 said = (
                     f"type {type} in queue {queue}: {waiting:,} {_jobs(waiting)} due, and no living worker handles it"
                 )
                 yield warning("served", said, _NO_HANDLER.format(type=type))
 
 
-def _handles(worker: Worker, type: str) -> bool:
+def handles(worker: Worker, type: str) -> bool:
     """A worker that does not say what it handles may handle anything."""
     types = worker.meta.get("types", ANY_TYPE)
     return types == ANY_TYPE or type in types.split(",")

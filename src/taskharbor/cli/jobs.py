@@ -152,24 +152,27 @@ def run_show(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.form import job_data
     from taskharbor.cli.output import print_json, show
     from taskharbor.cli.store import opened
+    from taskharbor.cli.waiting import reasons
     from taskharbor.core.forms import attempt_data
 
     with opened(arguments) as driver:
         now = driver.now()
         job = driver.get(arguments.id)
         attempts = driver.attempts(arguments.id)
+        waits_for = reasons(driver, job, now)
     if arguments.decrypt:
         job = decrypted(job, arguments)
     if arguments.json:
-        print_json({"job": job_data(job, now), "attempts": [attempt_data(attempt) for attempt in attempts]})
+        listed = [attempt_data(attempt) for attempt in attempts]
+        print_json({"job": job_data(job, now), "attempts": listed, "waits_for": waits_for})
         return 0
     from taskharbor.cli.form import attempt_table
 
-    show(_facts(job, now), *_bodies(job), attempt_table(attempts, now))
+    show(_facts(job, now, waits_for), *_bodies(job), attempt_table(attempts, now))
     return 0
 
 
-def _facts(job: Job, now: datetime) -> Table:
+def _facts(job: Job, now: datetime, waits_for: Sequence[str]) -> Table:
     from taskharbor.cli.form import ago, span
     from taskharbor.cli.output import Table
     from taskharbor.core.forms import iso
@@ -184,6 +187,7 @@ def _facts(job: Job, now: datetime) -> Table:
         ("queue", job.queue),
         ("tenant", job.tenant_id),
         ("status", job.phase(now)),
+        ("waits for", "; ".join(waits_for) or None),
         ("priority", job.priority or None),
         ("failures", _failures(job)),
         ("deliveries", job.deliveries),

@@ -69,7 +69,7 @@ def run_limit(arguments: argparse.Namespace) -> int:
     from taskharbor.core.limiting import Limit, checked_limit, rate_a_second
 
     scope = arguments.scope or "queue"
-    whose = _whose(scope, arguments.name, arguments.per)
+    whose = limit_of(scope, arguments.name, arguments.per)
     sizes = (arguments.concurrency, arguments.rate, arguments.burst)
     if arguments.lift:
         if any(size is not None for size in sizes):
@@ -112,13 +112,13 @@ def _others(driver: Driver, scope: str, name: str) -> list[str]:
         return known.doubts(driver, scope, [name])
     flags: dict[str, list[str]] = {"queue": [], "type": ["--type"], "tenant": ["--tenant"]}
     return [
-        f"there is one for {_whose(*limit.key)} ({limit_text(limit)}): to lift that, give "
+        f"there is one for {limit_of(*limit.key)} ({limit_text(limit)}): to lift that, give "
         + " ".join([*flags[limit.scope], *(["--per", limit.per] if limit.per else []), "--lift"])
         for limit in limits
     ]
 
 
-def _whose(scope: str, name: str, per: str) -> str:
+def limit_of(scope: str, name: str, per: str) -> str:
     return f"{scope} {name}" + (f" per {per}" if per else "")
 
 
