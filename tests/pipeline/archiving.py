@@ -6,22 +6,30 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from tests.pipeline.exact import feed
 from tests.pipeline.lives import NOON, live
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import Attempt, Job, Status
 from taskharbor.pipeline import delta
+from taskharbor.pipeline.archive import ArchiveReport, archive
 from taskharbor.pipeline.lake import Lake
 from taskharbor.pipeline.lake_schemas import BRONZE_HISTORY
+from taskharbor.pipeline.store import open_store
+from taskharbor.worker.keeping import Vouched, archived_until, identity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DAY = timedelta(days=1)
 LATER = NOON + 40 * DAY
 """When the archive looks: what happened around NOON is forty days old."""
+MONTH = 30 * DAY
 FINAL = (Status.DONE, Status.EXPIRED, Status.CANCELLED)
 
 
@@ -39,6 +47,28 @@ def grow(driver: Driver, rounds: int = 2) -> None:
     """Jobs of every fate on the day of NOON, and some on the day before LATER."""
     live(driver, rounds=rounds)
     live(driver, rounds=1, first=24 * 39)
+
+
+def archive_old(spark: SparkSession, driver: Driver, url: str, lake: Path) -> ArchiveReport:
+    """Archive what is older than a month: exactly that goes, and what is said of it is true."""
+    jobs = finished(driver)
+    old = {id for id, job in jobs.items() if job.completed_at and job.completed_at < LATER - MONTH}
+    rest = {job.id for job in driver.list(limit=1000).jobs} - old
+    facts = [fact for fact in feed(driver) if fact.job_id in old]
+    report = archive(url, lake, older_than=MONTH, spark=spark, now=LATER, batch=3)
+    assert (report.jobs, report.pruned, report.rows, report.left) == (len(old), len(old), len(facts), 0)
+    assert {job.id for job in driver.list(limit=1000).jobs} == rest
+    assert not old & {fact.job_id for fact in feed(driver)}
+    [manifest] = manifests_of(lake)
+    assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
+    assert sum(day["store"]["rows"] for day in manifest["slices"]) == len(facts) == manifest["rows"]
+    assert all(day["store"] == day["lake"] for day in manifest["slices"])
+    assert (manifest["first"], manifest["last"]) == (facts[0].position, facts[-1].position)
+    with open_store(url) as store:
+        upto = store.frontier()
+        assert mark_of(lake) == {store.store_id: {"before": (LATER - MONTH).isoformat(), "upto": upto}}
+    assert archived_until(str(lake), identity(driver)) == Vouched(LATER - MONTH, upto)  # as workers read it
+    return report
 
 
 def mark_of(lake: Path) -> dict[str, dict[str, str]]:

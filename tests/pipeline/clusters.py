@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.pipeline import quick_java
+
 LOCAL = "local-cluster[2,1,1024]"
 """Two executors of one core each, in processes of their own below the driver's."""
-
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What every Java of a cluster is told: it lives for seconds, and compiling as for a long life takes most of them."""
 
 
 def _free_port() -> int:
@@ -34,7 +32,7 @@ def two_hosts(place: Path) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     start = str(home / "bin" / "spark-class")
     master = f"spark://127.0.0.1:{(port := _free_port())}"
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED}
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_JAVA_OPTS": quick_java.chosen()}
     shared = {"cwd": place, "env": environment, "stderr": subprocess.DEVNULL}
     deploy = "org.apache.spark.deploy"
     words = [[start, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]

@@ -31,13 +31,12 @@ QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # What a page about the queries of the day would show.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
 }
-
-
-# The same for every Java that a test starts in a process of its own: most live for seconds, and compiling as for a long
-# life takes twice the time of everything they do.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 class WithoutSpark(pytest.Module):
@@ -65,13 +64,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark of this run, on one core. Tests that need another one start a process of their own."""
+    from tests.pipeline import quick_java
+
     from taskharbor.pipeline import session
 
     place = tmp_path_factory.mktemp("spark")
     places = {"spark.sql.warehouse.dir": str(place / "warehouse"), "spark.local.dir": str(place / "local")}
-    started = session("local[1]", **QUICK, **places)
+    quick_java.choose()
+    making = quick_java.making()
+    started = session("local[1]", **QUICK, **places, **{"spark.driver.extraJavaOptions": quick_java.chosen()})
     yield started
     started.stop()
+    if making is not None:
+        making.wait()
+
+
+@pytest.fixture(autouse=True)
+def _java_starts_soon() -> None:
+    """In the processes that a test starts, too."""
+    if not MISSING:
+        from tests.pipeline import quick_java
+
+        quick_java.choose()
 
 
 @pytest.fixture(params=STORES)
@@ -121,8 +135,8 @@ def past(kept_pasts: Any, tmp_path: Path) -> Iterator[Pasts]:
     """Copies of a store with a past and its lake: see `pasts`."""
     opened: list[Driver] = []
 
-    def copied(lead: Any, **words: Any) -> Past:
-        found: Past = kept_pasts.copy(tmp_path, lead, words)
+    def copied(lead: Any, *, max_rows: int | None = None, **words: Any) -> Past:
+        found: Past = kept_pasts.copy(tmp_path, lead, max_rows, words)
         opened.append(found.driver)
         return found
 

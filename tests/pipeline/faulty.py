@@ -12,12 +12,17 @@ from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import functions
-from tests.pipeline.clusters import SHORT_LIVED
+from tests.pipeline import quick_java
 
 from taskharbor.core.ids import new_id
 from taskharbor.pipeline.sink import BatchSink, Staged
 from taskharbor.pipeline.sink_options import plan
 from taskharbor.pipeline.source import TaskHarborSource
+
+FAULTS = ("task fails", "executor dies", "task is slow")
+"""What the first attempts of the first tasks meet with, each with its own; the last is run twice, for speculation is
+on."""
+SLOW_S = 200.0
 
 
 class FaultySource(TaskHarborSource):
@@ -40,14 +45,11 @@ class FaultySink(BatchSink):
         message = super().write(iterator)
         context = TaskContext.get()
         assert context is not None
-        if context.partitionId() == 0:
-            first = self._mark(f"attempt-{context.attemptNumber()}") and context.attemptNumber() == 0
-            if first and self.fault == "task fails":
-                raise RuntimeError("failed after its insert")
-            if first and self.fault == "executor dies":
-                kill_executor()
-            if first and self.fault == "task is slow":
-                time.sleep(60)
+        if context.partitionId() < len(FAULTS):
+            fault = FAULTS[context.partitionId()]
+            first = self._mark(f"{fault}-{context.attemptNumber()}") and context.attemptNumber() == 0
+            if first and self.fault in (fault, "all"):
+                meet(fault, "insert")
         return message
 
     def commit(self, messages: list[Any]) -> None:
@@ -69,6 +71,15 @@ class FaultySink(BatchSink):
         os._exit(1)
 
 
+def meet(fault: str, work: str) -> None:
+    """In a Python process of Spark, when its work is done."""
+    if fault == "task fails":
+        raise RuntimeError(f"failed after its {work}")
+    if fault == "executor dies":
+        kill_executor()
+    time.sleep(SLOW_S)  # Spark ends this process when another one has done the same
+
+
 def kill_executor() -> None:
     """In a Python process of Spark: end the executor that it belongs to, its grandparent, as a machine that is gone."""
     daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
@@ -78,10 +89,10 @@ def kill_executor() -> None:
     time.sleep(60)  # Spark ends this process, now that the executor is gone
 
 
-def orders(spark: Any, count: int) -> Any:
+def orders(spark: Any, count: int, parts: int = 2) -> Any:
     """The same rows on every call."""
     text = functions.format_string('{"order":%d}', "id")
-    return spark.range(0, count, 1, 2).select(
+    return spark.range(0, count, 1, parts).select(
         text.alias("payload"), functions.format_string("order-%d", "id").alias("order")
     )
 
@@ -96,8 +107,8 @@ def started(master: str) -> Any:
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.0",
         "spark.speculation.minTaskRuntime": "1s",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": quick_java.chosen(),
+        "spark.executor.extraJavaOptions": quick_java.chosen(),
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "spark.driver.memory": "512m",
@@ -114,14 +125,14 @@ def main(master: str, count: str, fault: str, marks: str, key: str, *urls: str) 
     spark.stop()
 
 
-def load_all(spark: Any, count: str, fault: str, marks: str, key: str, *urls: str) -> None:
+def load_all(spark: Any, count: str, fault: str, marks: str, key: str, *urls: str, parts: int = 2) -> None:
     for number, url in enumerate(urls):
         place = Path(marks) / str(number)
         place.mkdir()
         options = {"url": url, "type": "t", "fault": fault, "marks": str(place), "driver": str(os.getpid())}
         if key != "-":
             options["key"] = key
-        frame = orders(spark, int(count))
+        frame = orders(spark, int(count), parts)
         chosen = frame.select("payload") if key == "-" else frame
         chosen.write.format("faulty").mode("append").options(**options).save()
 

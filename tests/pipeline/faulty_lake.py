@@ -8,41 +8,39 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
-from tests.pipeline.faulty import kill_executor, load_all, started
+from tests.pipeline.faulty import FAULTS, load_all, meet, started
 
 from taskharbor.pipeline import bronze, run, runs
 from taskharbor.pipeline.bronze import write_ranges as write_well
 
-FAULTS = ("task fails", "executor dies", "task is slow")
-"""The last is run twice, because speculation is on."""
+PARTS = 4
+"""Of the run and of the load: one for each fault, and one that meets with none."""
 
 
 class FaultyRanges:
-    """`bronze.write_ranges`, after which the first attempt of the first task meets with `fault`, once."""
+    """`bronze.write_ranges`, after which the first attempts of the first tasks meet with a fault, each with its own."""
 
-    def __init__(self, fault: str, marks: str) -> None:
-        self.fault, self.marks = fault, marks
+    def __init__(self, marks: str) -> None:
+        self.marks = marks
 
     def __call__(self, store: Any, ranges: Sequence[Any], root: str, tag: str) -> Any:
         files = write_well(store, ranges, root, tag)
         context = TaskContext.get()
         assert context is not None, "the executors' way was to be taken"
         place = Path(self.marks)
-        (place / f"p{context.partitionId()}-{context.taskAttemptId()}").touch()
-        if context.partitionId() == 0 and context.attemptNumber() == 0 and not (place / "struck").exists():
-            (place / "struck").touch()
-            if self.fault == "task fails":
-                raise RuntimeError("failed after its write")
-            if self.fault == "executor dies":
-                kill_executor()
-            if self.fault == "task is slow":
-                time.sleep(60)
+        if context.partitionId() < len(FAULTS):
+            fault = FAULTS[context.partitionId()]
+            (place / f"{fault}-{context.taskAttemptId()}").touch()
+            # Not by the number of the attempt alone: where a lost executor takes its shuffle along, the stage begins
+            # anew, at 0.
+            if context.attemptNumber() == 0 and not (place / f"struck: {fault}").exists():
+                (place / f"struck: {fault}").touch()
+                meet(fault, "write")
         return files
 
 
@@ -59,30 +57,24 @@ def executors(application: str) -> list[int]:
     return found
 
 
-def main(master: str, marks: str, *places: str) -> None:
-    """With each fault in turn: a run of a store's history into a lake, then a load into another store. With the fault
-    `executor dies`, another executor is killed when the run has come to gold."""
+def main(master: str, marks: str, url: str, lake: str, load_url: str) -> None:
+    """With all faults at once: a run of a store's history into a lake, then a load into another store. One executor
+    more is killed when the run has come to gold."""
     bronze.SMALL_ROWS = runs.SMALL_ROWS = 5  # type: ignore[misc]
     spark = started(master)
-    for number, fault in enumerate(FAULTS):
-        url, lake, load_url = places[3 * number : 3 * number + 3]
-        _meet(spark, fault, Path(marks) / fault, url, lake, load_url)
-    spark.stop()
-
-
-def _meet(spark: Any, fault: str, marks: Path, url: str, lake: str, load_url: str) -> None:
-    running, loading = marks / "run", marks / "load"
+    running, loading = Path(marks) / "run", Path(marks) / "load"
     for place in (running, loading):
-        place.mkdir(parents=True)
-    bronze.write_ranges = FaultyRanges(fault, str(running))  # type: ignore[assignment]
+        place.mkdir()
+    bronze.write_ranges = FaultyRanges(str(running))  # type: ignore[assignment]
 
     def progress(stage: str) -> None:
-        if fault == "executor dies" and stage.endswith("gold"):
+        if stage.endswith("gold"):
             os.kill(executors(spark.sparkContext.applicationId)[0], signal.SIGKILL)
             (running / "struck again").touch()
 
     run(url, lake, spark=spark, progress=progress)
-    load_all(spark, "300", fault, str(loading), "-", load_url)
+    load_all(spark, "300", "all", str(loading), "-", load_url, parts=PARTS)
+    spark.stop()
 
 
 if __name__ == "__main__":

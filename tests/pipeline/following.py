@@ -8,7 +8,6 @@ from taskharbor.pipeline import session
 
 QUICK = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
 }
 

@@ -27,22 +27,22 @@ class Kept:
         self._place = place
         self._made: dict[tuple[Any, ...], Path] = {}
 
-    def copy(self, place: Path, lead: Callable[..., object], words: dict[str, Any]) -> Past:
+    def copy(self, place: Path, lead: Callable[..., object], max_rows: int | None, words: dict[str, Any]) -> Past:
         """A store in `place` that `lead` has filled, and its lake."""
-        key = (lead.__module__, lead.__qualname__, *sorted(words.items()))
+        key = (lead.__module__, lead.__qualname__, max_rows, *sorted(words.items()))
         if key not in self._made:
-            self._made[key] = self._make(self._place / str(len(self._made)), lead, words)
+            self._made[key] = self._make(self._place / str(len(self._made)), lead, max_rows, words)
         shutil.copytree(self._made[key], place, dirs_exist_ok=True)
         url = _url(place)
         return Past(open_driver(url), url, place / "lake")
 
-    def _make(self, place: Path, lead: Callable[..., object], words: dict[str, Any]) -> Path:
+    def _make(self, place: Path, lead: Callable[..., object], max_rows: int | None, words: dict[str, Any]) -> Path:
         place.mkdir()
         driver = open_driver(_url(place))
         driver.migrate()
         lead(driver, **words)
         driver.close()
-        run(_url(place), place / "lake", spark=self._spark)
+        run(_url(place), place / "lake", spark=self._spark, max_rows=max_rows)
         return place
 
 
@@ -51,4 +51,5 @@ def _url(place: Path) -> str:
 
 
 Pasts = Callable[..., Past]
-"""`past(live, rounds=2)`: a store on SQLite that `live(driver, rounds=2)` has filled, and the lake of a run over it."""
+"""`past(live, rounds=2)`: a store on SQLite that `live(driver, rounds=2)` has filled, and the lake of a run over it.
+With `max_rows`, of a run in batches of so many."""

@@ -13,6 +13,8 @@ import pytest
 from tests.pipeline.archiving import (
     DAY,
     LATER,
+    MONTH,
+    archive_old,
     finished,
     grow,
     lives_of,
@@ -36,62 +38,36 @@ from taskharbor.pipeline.archive_plan import ArchiveRefused
 from taskharbor.pipeline.audit import audit_lake
 from taskharbor.pipeline.lake import Lake, LakeCorrupt, NotALake
 from taskharbor.pipeline.lock import LakeLock, LakeLocked
-from taskharbor.pipeline.store import open_store
-from taskharbor.worker.keeping import Vouched, archived_until, identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MONTH = 30 * DAY
 
 
 class Killed(BaseException):
     """As if the process had ended here: nothing catches it on its way."""
 
 
-def test_old_jobs_go_once_the_lake_has_them_and_all_others_stay(
-    spark: SparkSession, driver: Driver, store_url: str, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    grow(driver)
-    run(store_url, lake, spark=spark)
-    jobs = finished(driver)
-    old = {id for id, job in jobs.items() if job.completed_at and job.completed_at < LATER - MONTH}
-    rest = {job.id for job in driver.list(limit=1000).jobs} - old
-    facts = [fact for fact in feed(driver) if fact.job_id in old]
-    report = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER, batch=3)
-    assert (report.jobs, report.pruned, report.rows, report.left) == (len(old), len(old), len(facts), 0)
-    assert {job.id for job in driver.list(limit=1000).jobs} == rest
-    assert not old & {fact.job_id for fact in feed(driver)}
-    [manifest] = manifests_of(lake)
-    assert (manifest["state"], manifest["jobs"], manifest["pruned"]) == ("done", len(old), len(old))
-    assert sum(day["store"]["rows"] for day in manifest["slices"]) == len(facts) == manifest["rows"]
-    assert all(day["store"] == day["lake"] for day in manifest["slices"])
-    assert (manifest["first"], manifest["last"]) == (facts[0].position, facts[-1].position)
-    with open_store(store_url) as store:
-        upto = store.frontier()
-        assert mark_of(lake) == {store.store_id: {"before": (LATER - MONTH).isoformat(), "upto": upto}}
-    assert archived_until(str(lake), identity(driver)) == Vouched(LATER - MONTH, upto)  # as workers read it
-    again = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER)
+def test_old_jobs_go_once_the_lake_has_them_and_all_others_stay(spark: SparkSession, past: Pasts) -> None:
+    """`test_archive_restore` has the same on every store."""
+    driver, url, lake = past(grow)
+    archive_old(spark, driver, url, lake)
+    again = archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
     assert (again.jobs, len(manifests_of(lake))) == (0, 1)
     live(driver, first=24 * 39 + 1)
-    run(store_url, lake, spark=spark)
+    run(url, lake, spark=spark)
     assert all(check.passed for check in audit_lake(spark, Lake(lake)))
 
 
-def test_jobs_in_the_dlq_stay_and_the_history_of_purged_ones_goes(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver, rounds=2)
-    dead = [job.id for job in sqlite_driver.list(JobFilter(status="dlq")).jobs]
-    sqlite_driver.purge(JobFilter(ids=dead[:1]))
-    run(sqlite_url, tmp_path / "lake", spark=spark)
-    report = archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+def test_jobs_in_the_dlq_stay_and_the_history_of_purged_ones_goes(spark: SparkSession, past: Pasts) -> None:
+    driver, url, lake = past(live, rounds=2)
+    dead = [job.id for job in driver.list(JobFilter(status="dlq")).jobs]
+    driver.purge(JobFilter(ids=dead[:1]))
+    report = archive(url, lake, older_than=MONTH, spark=spark, now=LATER)
     assert report.by_status["purged"] == 1
     assert "dlq" not in report.by_status
-    assert sqlite_driver.get(dead[1]).status is Status.DLQ
-    assert len(sqlite_driver.attempts(dead[1])) == 1
-    assert dead[0] not in {fact.job_id for fact in feed(sqlite_driver)}
+    assert driver.get(dead[1]).status is Status.DLQ
+    assert len(driver.attempts(dead[1])) == 1
+    assert dead[0] not in {fact.job_id for fact in feed(driver)}
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -137,19 +113,16 @@ def test_a_lake_that_is_behind_lets_nothing_go(spark: SparkSession, past: Pasts)
     assert report.pruned > 0
 
 
-def test_a_store_that_the_lake_does_not_know_is_refused(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
+def test_a_store_that_the_lake_does_not_know_is_refused(spark: SparkSession, past: Pasts, tmp_path: Path) -> None:
+    _driver, url, lake = past(live)
     with pytest.raises(NotALake, match="no lake"):
-        archive(sqlite_url, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
-    run(sqlite_url, tmp_path / "lake", spark=spark)
+        archive(url, tmp_path / "elsewhere", older_than=MONTH, spark=spark, now=LATER)
     other = f"sqlite:///{tmp_path / 'other.db'}"
     driver = open_driver(other)
     driver.migrate()
     live(driver)
     with pytest.raises(ArchiveRefused, match="has nothing of this store"):
-        archive(other, tmp_path / "lake", older_than=MONTH, spark=spark, now=LATER)
+        archive(other, lake, older_than=MONTH, spark=spark, now=LATER)
     assert finished(driver)
     driver.close()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.archiving import LATER, finished, grow, lives_of, manifests_of
+from tests.pipeline.archiving import LATER, MONTH, archive_old, finished, grow, lives_of, manifests_of
 from tests.pipeline.exact import feed, rows_of, versions
 from tests.pipeline.lives import MINUTE, NOON, live
 from tests.pipeline.pasts import Pasts
@@ -26,8 +25,6 @@ from taskharbor.pipeline.store import Selection, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MONTH = timedelta(days=30)
 
 
 def _facts(url: str) -> list[dict[str, object]]:
@@ -49,7 +46,7 @@ def test_restored_jobs_are_as_they_were_and_new_to_nobody(
     run(store_url, lake, spark=spark)
     ids = list(finished(driver))
     before, facts, page = lives_of(driver, ids), _facts(store_url), driver.history(None, 1000)
-    gone = archive(store_url, lake, older_than=MONTH, spark=spark, now=LATER)
+    gone = archive_old(spark, driver, store_url, lake)
     assert gone.pruned > 0
     assert len(_facts(store_url)) < len(facts)
     report = restore(store_url, lake, everything=True, spark=spark)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 from tests.pipeline.exact import assert_exact, feed, rows_of, versions
 from tests.pipeline.lives import live
 from tests.pipeline.pasts import Pasts
@@ -63,23 +64,37 @@ def test_a_run_killed_at_any_commit_is_finished_by_the_next_one(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("table", GOLD)
 def test_a_table_of_gold_that_alone_is_left_behind_catches_up(
-    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch, table: str
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each of them in turn: a run first finishes the batch that the one before it had left without one table, and dies
+    over the next batch and the next table."""
     driver, url, lake = past(live)
-    live(driver, first=1)
+    for number, table in enumerate(GOLD, start=2):
+        live(driver, first=number - 1)
 
-    def die(when: str, name: str, batch: int) -> None:
-        if (when, name) == ("before", table):
-            raise Killed
+        def die(when: str, name: str, batch: int, left: Any = (table, number)) -> None:
+            if when == "before" and (name, batch) == left:
+                raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(delta, "commit_point", die)
-        with pytest.raises(Killed):
-            run(url, lake, spark=spark)
+        heard: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(delta, "commit_point", die)
+            with pytest.raises(Killed):
+                run(url, lake, spark=spark, progress=heard.append)
+        half_way = [stage for stage in heard if "an earlier run left it half-way" in stage]
+        assert half_way == ([] if number == 2 else [f"batch {number - 1}: an earlier run left it half-way"])
+        behind = {
+            name: DeltaTable(str(lake / name)).transaction_version(delta.app_id(_store_id(lake))) for name in GOLD
+        }
+        assert behind == {name: number - (name == table) for name in GOLD}
     assert run(url, lake, spark=spark).recovered
     assert_exact(driver, lake)
+
+
+def _store_id(lake: Path) -> str:
+    found: str = rows_of(lake, "gold/audit")[0]["store_id"]
+    return found
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

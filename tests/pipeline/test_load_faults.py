@@ -63,7 +63,7 @@ def test_a_task_that_failed_after_its_insert_is_retried_and_counts_once(
     done = run("local[2,3]", "task fails", tmp_path, "-", *urls)
     assert done.returncode == 0, done.stderr[-2000:]
     for number, url in enumerate(urls):
-        assert (tmp_path / str(number) / "attempt-1").exists()
+        assert (tmp_path / str(number) / "task fails-1").exists()
         assert total(url) == COUNT
         assert again(spark, url) == (0, COUNT)
         assert total(url) == COUNT

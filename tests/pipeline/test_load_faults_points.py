@@ -127,7 +127,7 @@ def test_a_driver_that_ends_at_any_statement_of_the_publish_is_made_good_by_the_
     for steps in range(MOST_POINTS):
         type_ = f"t{steps}"
         sink = sink_for(store_url, type=type_, run=type_, **key)
-        messages = staged(sink)
+        messages = staged(sink, parts=2)
         killed = False
         with fused(store_url, Fuse(steps), monkeypatch):
             try:

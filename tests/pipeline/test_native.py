@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipeline.lives import live
+from tests.pipeline.pasts import Pasts
 
 from taskharbor.core.contract import Driver
 from taskharbor.pipeline import bronze, delta, gold, run, runs, silver_files
@@ -52,24 +53,29 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tables
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
+EVERY_TABLE = {"silver/attempts", "silver/jobs", *(table.spec.name for table in gold.gold_tables())}
+
+
 def test_every_table_that_a_run_writes_comes_from_native_expressions(
-    spark: SparkSession,
-    sqlite_driver: Driver,
-    sqlite_url: str,
-    tmp_path: Path,
-    written: list[str],
-    size: str,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, written: list[str]
 ) -> None:
-    if size == "large":
-        monkeypatch.setattr(bronze, "SMALL_ROWS", 5)
-        monkeypatch.setattr(runs, "SMALL_ROWS", 5)
     for number in range(2):  # the second time there is something to add to
+        written.clear()
         live(sqlite_driver, first=number)
         run(sqlite_url, tmp_path / "lake", spark=spark)
-    expected = {"silver/attempts", "silver/jobs", *(table.spec.name for table in gold.gold_tables())}
-    assert set(written) == expected
+        assert set(written) == EVERY_TABLE
+
+
+def test_every_table_that_a_large_run_writes_comes_from_native_expressions(
+    spark: SparkSession, past: Pasts, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, url, lake = past(live)
+    monkeypatch.setattr(bronze, "SMALL_ROWS", 5)
+    monkeypatch.setattr(runs, "SMALL_ROWS", 5)
+    written.clear()
+    live(driver, first=1)
+    run(url, lake, spark=spark)
+    assert set(written) == EVERY_TABLE
 
 
 @pytest.mark.parametrize("kind", ["udf", "arrow udf", "mapInArrow"])

@@ -115,12 +115,10 @@ def test_a_job_imported_later_with_an_old_date_is_not_pruned_before_the_lake_has
 
 
 def test_retention_leaves_what_was_imported_behind_an_archive_however_old_it_is(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, past: Pasts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver, lake = sqlite_driver, tmp_path / "lake"
-    live(driver)
-    run(sqlite_url, lake, spark=spark)
-    archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER)
+    driver, url, lake = past(live)
+    archive(url, lake, older_than=30 * DAY, spark=spark, now=LATER)
     [late] = driver.enqueue([NewJob("late", b"{}", queue="late")], NOON)
     [leased] = driver.reserve("late", now=NOON, lease_for=60)
     driver.ack(leased.job.id, leased.lease.token, now=NOON)
@@ -134,22 +132,23 @@ def test_retention_leaves_what_was_imported_behind_an_archive_however_old_it_is(
 
     lead()
     assert driver.get(late.id).status is Status.DONE
-    run(sqlite_url, lake, spark=spark)
-    archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER, dry_run=True)
+    run(url, lake, spark=spark)
+    archive(url, lake, older_than=30 * DAY, spark=spark, now=LATER, dry_run=True)
     lead()
     assert driver.get(late.id).status is Status.DONE, "nobody has compared it yet"
-    assert archive(sqlite_url, lake, older_than=30 * DAY, spark=spark, now=LATER).pruned == 1
+    assert archive(url, lake, older_than=30 * DAY, spark=spark, now=LATER).pruned == 1
 
 
 def test_what_was_archived_comes_back_through_a_path_with_dots(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+    spark: SparkSession, past: Pasts, tmp_path: Path
 ) -> None:
-    grow(sqlite_driver)
+    driver, url, _lake = past(live)
     lake = tmp_path / "aside" / ".." / "lake"
     (tmp_path / "aside").mkdir()
-    run(sqlite_url, lake, spark=spark)
-    gone = archive(sqlite_url, lake, older_than=timedelta(days=30), spark=spark, now=LATER).pruned
-    back = restore(sqlite_url, lake, ids=[row["job_id"] for row in rows_of(lake, "silver/jobs")], spark=spark)
+    live(driver, first=1)
+    run(url, lake, spark=spark)
+    gone = archive(url, lake, older_than=timedelta(days=30), spark=spark, now=LATER).pruned
+    back = restore(url, lake, ids=[row["job_id"] for row in rows_of(lake, "silver/jobs")], spark=spark)
     assert back.restored == gone > 0
 
 

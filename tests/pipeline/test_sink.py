@@ -19,6 +19,9 @@ from taskharbor.pipeline.loading import load
 from taskharbor.pipeline.sink import BatchSink, batch_writer
 from taskharbor.testing.contract.moving import opened, shut_unnoticed
 
+TWO_STORES = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+"""For what is settled before a store is asked: one that stages in files, and one that stages in a table."""
+
 
 def orders(spark: SparkSession, count: int) -> DataFrame:
     text = functions.format_string('{"order":%d}', "id")
@@ -54,6 +57,7 @@ def test_a_frame_becomes_jobs_that_a_worker_gets_as_they_were_described(
     assert job.expires_at.year == 2032
 
 
+@TWO_STORES
 def test_what_is_no_column_is_an_option_and_other_columns_are_the_arguments(
     spark: SparkSession, driver: Driver, store_url: str
 ) -> None:
@@ -89,6 +93,7 @@ def test_jobs_that_have_run_in_the_meantime_are_not_loaded_again(
     assert total(driver) == 5
 
 
+@TWO_STORES
 def test_another_run_by_name_may_load_the_same_rows(spark: SparkSession, driver: Driver, store_url: str) -> None:
     frame = orders(spark, 3).select("payload")
     for run in ("monday", "tuesday", "tuesday"):
@@ -130,6 +135,7 @@ def test_failfast_loads_nothing_at_the_first_refused_row(spark: SparkSession, dr
     assert total(driver) == 0
 
 
+@TWO_STORES
 def test_without_a_place_for_rejects_nothing_is_published(spark: SparkSession, driver: Driver, store_url: str) -> None:
     frame = spark.createDataFrame([("{}",), ("no",)], "payload string")
     with pytest.raises(Exception, match="rejects=DIRECTORY"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pipeline.exact import assert_exact, feed
 from tests.pipeline.lives import live
+from tests.pipeline.pasts import Pasts
 
-from taskharbor.core.contract import Driver
 from taskharbor.drivers import open_driver
 from taskharbor.pipeline import bronze, delta, run, steps
 from taskharbor.pipeline.audit import audit_lake
@@ -26,56 +26,46 @@ def _files(lake: Lake) -> int:
     return len(delta.files_of(delta.open_table(lake, BRONZE_HISTORY), BRONZE_HISTORY))
 
 
-def test_compaction_and_vacuum_keep_every_row_and_runs_go_on(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "lake")
-    live(sqlite_driver)
-    run(sqlite_url, lake.root, spark=spark, max_rows=4)
+def test_compaction_and_vacuum_keep_every_row_and_runs_go_on(spark: SparkSession, past: Pasts) -> None:
+    driver, url, place = past(live, max_rows=8)
+    lake = Lake(place)
     before = _files(lake)
+    assert before > 1
     done = upkeep(lake, small_files=1, kept_hours=0)
     assert done.compacted["bronze/history"] == before
     assert done.removed["bronze/history"] >= before
     assert _files(lake) == 1
-    assert_exact(sqlite_driver, lake.root)
-    live(sqlite_driver, first=1)
-    run(sqlite_url, lake.root, spark=spark)
-    assert_exact(sqlite_driver, lake.root)
-    assert delta.read_table(spark, lake, BRONZE_HISTORY).count() == len(feed(sqlite_driver))
+    assert_exact(driver, place)
+    live(driver, first=1)
+    run(url, place, spark=spark)
+    assert_exact(driver, place)
+    assert delta.read_table(spark, lake, BRONZE_HISTORY).count() == len(feed(driver))
 
 
-def test_by_default_files_of_the_last_week_stay_for_readers_of_older_versions(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    live(sqlite_driver)
-    run(sqlite_url, tmp_path / "lake", spark=spark, max_rows=8)
-    assert upkeep(Lake(tmp_path / "lake"), small_files=1).removed == {}
+def test_by_default_files_of_the_last_week_stay_for_readers_of_older_versions(past: Pasts) -> None:
+    _driver, _url, lake = past(live, max_rows=8)
+    assert upkeep(Lake(lake), small_files=1).removed == {}
 
 
-def test_the_cursor_is_found_when_the_log_no_longer_has_the_commit(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "lake")
-    live(sqlite_driver)
-    run(sqlite_url, lake.root, spark=spark)
-    with open_store(sqlite_url) as store:
+def test_the_cursor_is_found_when_the_log_no_longer_has_the_commit(spark: SparkSession, past: Pasts) -> None:
+    driver, url, place = past(live)
+    lake = Lake(place)
+    with open_store(url) as store:
         known = bronze.last_batch(lake, store.store_id)
         assert known is not None
         # Other commits push it out of sight.
         for number in range(60):
             delta.commit(lake, BRONZE_HISTORY, [], store_id="another", batch=number + 1)
         assert bronze.last_batch(lake, store.store_id) == known
-    live(sqlite_driver, first=1)
-    run(sqlite_url, lake.root, spark=spark)
-    assert_exact(sqlite_driver, lake.root)
+    live(driver, first=1)
+    run(url, place, spark=spark)
+    assert_exact(driver, place)
 
 
 def test_upkeep_leaves_the_tables_alone_while_a_batch_of_another_store_is_half_way(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, past: Pasts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, url = Lake(tmp_path / "lake"), f"sqlite:///{tmp_path / 'other.db'}"
-    live(sqlite_driver)
-    run(sqlite_url, lake.root, spark=spark, max_rows=4)
+    lake, url = Lake(past(live, max_rows=8).lake), f"sqlite:///{tmp_path / 'other.db'}"
     with open_driver(url) as other:
         other.migrate()
         live(other)
@@ -100,15 +90,14 @@ def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_what_a_killed_run_never_committed_is_swept_away(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "lake")
-    live(sqlite_driver)
-    report = run(sqlite_url, lake.root, spark=spark)
-    left = lake.path(SILVER_ATTEMPTS) / bronze.new_tag(report.store_id, 2)
+def test_what_a_killed_run_never_committed_is_swept_away(past: Pasts) -> None:
+    driver, url, place = past(live)
+    lake = Lake(place)
+    with open_store(url) as store:
+        store_id = store.store_id
+    left = lake.path(SILVER_ATTEMPTS) / bronze.new_tag(store_id, 2)
     (left / "day=2031-05-01").mkdir(parents=True)
-    assert sweep(lake, report.store_id, (2,)) == 1
+    assert sweep(lake, store_id, (2,)) == 1
     assert not left.exists()
-    assert sweep(lake, report.store_id, (1,)) == 0
-    assert_exact(sqlite_driver, lake.root)
+    assert sweep(lake, store_id, (1,)) == 0
+    assert_exact(driver, place)

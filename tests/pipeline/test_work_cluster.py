@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline import quick_java
 from tests.pipeline.clusters import LOCAL
 from tests.pipeline.exact import feed
 
@@ -56,7 +57,8 @@ class Command:
             [sys.executable, "-m", "taskharbor", "--url", url, "-A", "yard:harbor", "pipeline", "work", "-q", "mail",
              "--master", master, "--json", *words],
             cwd=place,
-            env={**os.environ, "PYTHONPATH": path, "TASKHARBOR_URL": ""},
+            # Executors are told nothing by what their driver is told in Spark's own variable.
+            env={**os.environ, "PYTHONPATH": path, "TASKHARBOR_URL": "", "JDK_JAVA_OPTIONS": quick_java.chosen()},
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,

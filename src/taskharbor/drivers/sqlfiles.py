@@ -1,7 +1,7 @@
 """SQL lives in `.sql` files beside each driver, under the same names in every dialect. This module reads them.
 
 In the files, tables carry the default prefix (`th_jobs`), so that they run as they are in any SQL shell, and
-values are written `:name`. Both are rewritten here, once, when a driver is opened.
+values are written `:name`. Both are rewritten here, once, when a statement is first asked for.
 
 A line such as `-- ?tenant  AND tenant_id = :tenant` is a comment, unless the statement is asked for `with_lines` of
 that name: so a filter that is rarely given costs the others nothing, and the planner sees only what counts.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
@@ -38,26 +38,20 @@ class Statements(Mapping[str, str]):
     """
 
     def __init__(self, package: str, prefix: str, style: str) -> None:
-        self._style = style
-        self._texts = {name: _prefixed(text, prefix) for name, text in _read(package, "sql")}
-        self._by_name = {name: _styled(_without_comments(text), style) for name, text in self._texts.items()}
-        self._with_lines: dict[str, str] = {}
+        self._dialect = (package, prefix, style)
+        self._by_name: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        found = self._by_name.get(name) or self._with_lines.get(name)
+        found = self._by_name.get(name)
         if found is None:
-            found = self._with_lines[name] = self._chosen(*name.split("+"))
+            found = self._by_name[name] = _statement(*self._dialect, name)
         return found
 
-    def _chosen(self, name: str, *lines: str) -> str:
-        marks = re.compile(_OPTIONAL.format("|".join(map(re.escape, lines))), re.MULTILINE)
-        return _styled(_without_comments(marks.sub(r"\1", self._texts[name])), self._style)
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
+        return iter(_texts(self._dialect[0]))
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(_texts(self._dialect[0]))
 
 
 def with_lines(name: str, lines: Iterable[str]) -> str:
@@ -95,6 +89,22 @@ def _read(package: str, folder: str) -> tuple[tuple[str, str], ...]:
         for entry in sorted(entries, key=lambda entry: entry.name)
         if entry.name.endswith(".sql")
     )
+
+
+@cache
+def _texts(package: str) -> Mapping[str, str]:
+    return dict(_read(package, "sql"))
+
+
+@lru_cache(maxsize=4_000)
+def _statement(package: str, prefix: str, style: str, name: str) -> str:
+    """For every driver of the process: a dialect has nearly two hundred statements, and most drivers ask for a few."""
+    plain, *lines = name.split("+")
+    text = _prefixed(_texts(package)[plain], prefix)
+    if lines:
+        marks = re.compile(_OPTIONAL.format("|".join(map(re.escape, lines))), re.MULTILINE)
+        text = marks.sub(r"\1", text)
+    return _styled(_without_comments(text), style)
 
 
 def _prefixed(text: str, prefix: str) -> str:

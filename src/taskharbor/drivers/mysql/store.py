@@ -289,7 +289,7 @@ class Store:
 
     def _connect(self) -> Connection:
         try:
-            connection: Connection = pymysql.connect(
+            connection: Connection = _Connected(
                 **self._address.arguments, charset="utf8mb4", autocommit=True, conv=conversion_table()
             )
         except (RuntimeError, OSError) as error:
@@ -310,6 +310,22 @@ class Store:
             discard(connection)
             raise
         return connection
+
+
+class _Connected(pymysql.connections.Connection):  # type: ignore[misc]
+    """Where the URL says nothing about certificates, PyMySQL encrypts if the server can, and verifies nothing. Yet for
+    each connection it reads every certificate that this machine trusts, which takes longer than to connect: here, once.
+    """
+
+    def _create_ssl_ctx(self, options: Any) -> Any:
+        if options:
+            return super()._create_ssl_ctx(options)
+        if not _unverified:
+            _unverified.append(super()._create_ssl_ctx(options))
+        return _unverified[0]
+
+
+_unverified: Final[list[Any]] = []
 
 
 def _rolled_back(connection: Connection) -> bool:
