@@ -43,7 +43,7 @@ class Side:
 
     def plain(self, value: Any) -> Any:
         """A value of this driver as plain data in common names, so that the two sides' can be compared."""
-        kind = type(value)
+        kind: Any = type(value)
         if kind is str:
             return self._common.get(value, value)
         if kind in _PLAIN:  # most are
