@@ -29,6 +29,8 @@ from taskharbor.testing.servers import (
 
 REQUIRE_ALL = os.environ.get("TASKHARBOR_REQUIRE_ALL", "") not in ("", "0")
 SEED_NAME = "TASKHARBOR_TEST_SEED"
+# Many tests start processes, and without bytecode each of these would compile the whole package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 SLOW_MARKERS = ("slow", "concurrency", "process", "server")
 # A quick run has the suite on memory alone. The same promises on files and servers are thousands of tests more.
 FULL_RUN_ONLY = {

@@ -34,17 +34,17 @@ def timed(*words: str) -> float:
 
 
 def test_importing_the_package_takes_at_most_60_milliseconds() -> None:
-    # The best of a few: a busy machine makes things slower, never quicker.
-    assert min(float(run("-c", _MEASURE_IMPORT)) for _ in range(TRIES)) <= IMPORT_LIMIT_S
+    # One of a few: a busy machine makes things slower, never quicker.
+    assert any(float(run("-c", _MEASURE_IMPORT)) <= IMPORT_LIMIT_S for _ in range(TRIES))
 
 
 def test_the_help_is_there_within_a_quarter_of_a_second() -> None:
-    assert min(timed("-m", "taskharbor", "--help") for _ in range(TRIES)) <= HELP_LIMIT_S
+    assert any(timed("-m", "taskharbor", "--help") <= HELP_LIMIT_S for _ in range(TRIES))
 
 
 def test_the_jobs_of_a_sqlite_store_are_listed_within_a_third_of_a_second() -> None:
     run("-m", "taskharbor", "enqueue", "x")
-    assert min(timed("-m", "taskharbor", "jobs", "list") for _ in range(TRIES)) <= LIST_LIMIT_S
+    assert any(timed("-m", "taskharbor", "jobs", "list") <= LIST_LIMIT_S for _ in range(TRIES))
 
 
 def test_the_help_loads_no_driver_and_no_optional_library() -> None:

@@ -48,19 +48,19 @@ def on_server(url: str) -> Callable[[], Driver]:
 def test_the_json_driver_behaves_like_the_memory_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It writes and reads back its snapshot every few operations, so that a record it cannot keep is noticed.
     monkeypatch.setattr(json_driver, "SMALLEST_COMPACTION", 3_000)
-    compare_with_memory(in_new_files("json", tmp_path))
+    compare_with_memory(in_new_files("json", tmp_path), examples=60)
 
 
 def test_the_sqlite_driver_behaves_like_the_memory_driver(tmp_path: Path) -> None:
-    compare_with_memory(in_new_files("sqlite", tmp_path))
+    compare_with_memory(in_new_files("sqlite", tmp_path), examples=60)
 
 
 def test_the_postgresql_driver_behaves_like_the_memory_driver(postgres: Any) -> None:
-    compare_with_memory(on_server(postgres.create_database()), examples=60)
+    compare_with_memory(on_server(postgres.create_database()), examples=40)
 
 
 def test_the_mysql_driver_behaves_like_the_memory_driver(mysql: Any) -> None:
-    compare_with_memory(on_server(mysql.create_database()), examples=40)
+    compare_with_memory(on_server(mysql.create_database()), examples=30)
 
 
 # --- Does it bite? -----------------------------------------------------------------------------------------

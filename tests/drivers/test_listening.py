@@ -58,7 +58,7 @@ def is_quiet(listener: Listener) -> bool:
     """Says nothing for a while, once what is still on its way has arrived."""
     while listener.wait(0.1):
         pass
-    return not listener.wait(0.3)
+    return not listener.wait(0.2)
 
 
 # --- Other processes ---------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_an_enqueue_of_another_process_is_heard_of(file_url: str) -> None:
 
 def test_another_driver_is_heard_of_soon(file_url: str) -> None:
     with open_driver(file_url) as driver, open_driver(file_url) as other, closing(driver.listen("mail")) as listener:
-        for _ in range(5):
+        for _ in range(3):
             assert is_quiet(listener)
             add(other, queue="mail")
             start = time.monotonic()

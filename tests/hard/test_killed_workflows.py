@@ -53,9 +53,10 @@ def test_chords_have_one_finalizer_each_however_many_workers_are_killed(here: Si
         until(lambda before=before: len(here.ran()) > before + count // 20, f"worker {number} is at work")  # type: ignore[misc]
         victim.kill()
         victim.wait()
+    here.depose_the_dead()
     for _ in range(2):
         here.worker("--concurrency", "16")
-    until(lambda: here.driver.counts()["done"] == 3 * count, "every step is done", 200)
+    until(lambda: here.driver.counts()["done"] == 3 * count, "every step is done", 200, look_s=0.5)
     # Whoever settles the last step ends the workflow just after it.
     until(lambda: {state for _, state in workflows_of(here)} == {WorkflowState.DONE}, "every workflow has ended", 60)
     assert sorted(id for id, _ in workflows_of(here)) == sorted(ids)

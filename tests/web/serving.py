@@ -75,6 +75,18 @@ class _Server(uvicorn.Server):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 0.1)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does, but without the tenth of a second that it always takes."""
+        for server in self.servers:
+            server.close()
+        for listening in sockets or []:
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - nobody tells of their end
+            await asyncio.sleep(0.002)
+        await self.lifespan.shutdown()
+
     def stop(self) -> None:
         """From another thread."""
         self.should_exit = True

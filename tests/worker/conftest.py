@@ -9,11 +9,26 @@ import pytest
 from taskharbor import Backoff, Harbor
 from taskharbor.core.contract import Driver
 from taskharbor.drivers import open_driver
+from taskharbor.worker import heartbeat, runtime
 from taskharbor.worker.runtime import Worker
 
 AT_ONCE = Backoff(base=0)
 Start = Callable[..., Worker]
 Opener = Callable[[], Driver]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second and more between two looks is right for a store that many share, and idle time for a test."""
+    monkeypatch.setattr(heartbeat, "TICK_S", 0.1)
+    monkeypatch.setattr(heartbeat, "TELL_START_S", 0.05)
+    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.05)
+
+
+@pytest.fixture
+def unheeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For handlers that are known not to heed a stop: nobody waits for them for long."""
+    monkeypatch.setattr(runtime, "HEED_S", 0.05)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -18,7 +18,6 @@ from tests.worker.test_slots import Crowd
 
 from taskharbor import Harbor
 from taskharbor.core.contract import Driver
-from taskharbor.worker import heartbeat
 
 LEASE_S = 0.6
 
@@ -72,10 +71,7 @@ def test_every_lease_of_a_long_batch_is_kept(harbor: Harbor, start: Start, kind:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_one_job_that_is_cancelled_stops_alone(
-    harbor: Harbor, start: Start, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.05)
+def test_one_job_that_is_cancelled_stops_alone(harbor: Harbor, start: Start, kind: str) -> None:
     begun = threading.Event()
 
     def look(batch: Numbers) -> bool:
@@ -93,10 +89,7 @@ def test_one_job_that_is_cancelled_stops_alone(
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_batch_of_which_every_job_is_cancelled_is_stopped(
-    harbor: Harbor, start: Start, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.05)
+def test_a_batch_of_which_every_job_is_cancelled_is_stopped(harbor: Harbor, start: Start, kind: str) -> None:
     begun = threading.Event()
 
     def look(batch: Numbers) -> bool:
@@ -309,7 +302,11 @@ def test_a_worker_that_stops_gives_back_what_was_only_being_gathered(harbor: Har
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_worker_that_stops_gives_back_what_a_batch_has_not_settled(harbor: Harbor, start: Start, kind: str) -> None:
+def test_a_worker_that_stops_gives_back_what_a_batch_has_not_settled(
+    harbor: Harbor, start: Start, kind: str, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sync":
+        request.getfixturevalue("unheeded")
     begun, door = threading.Event(), threading.Event()
 
     def look(batch: Numbers) -> bool:
@@ -330,10 +327,7 @@ def test_a_worker_that_stops_gives_back_what_a_batch_has_not_settled(harbor: Har
         door.set()
 
 
-def test_jobs_that_expire_or_are_cancelled_while_they_are_gathered_are_not_run(
-    harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 0.02)
+def test_jobs_that_expire_or_are_cancelled_while_they_are_gathered_are_not_run(harbor: Harbor, start: Start) -> None:
     seen: list[int] = []
 
     @harbor.task(batch=3, batch_wait=60)

@@ -130,7 +130,8 @@ def test_what_one_handler_asks_for_costs_no_other_its_lease(
 # --- Cancels -----------------------------------------------------------------------------------------------
 
 
-def test_cancelling_a_coroutine_ends_it(harbor: Harbor, start: Start) -> None:
+def test_cancelling_a_coroutine_ends_it(harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "CANCEL_LOOK_S", 3600.0)  # the word comes with the extension of the lease
     ended = []
 
     @harbor.task
@@ -381,9 +382,9 @@ def test_a_thread_that_always_runs_into_its_timeout_ends_by_its_attempts_and_not
     job = long.enqueue()
     worker = start(lease_s=LEASE_S, concurrency=4, poll_interval_s=0.05)
     [view] = finished(harbor, job)
+    until(lambda: (worker.tally.retried, worker.tally.dead) == (1, 1))
     door.set()
     assert (view.state, view.reason, outcomes(view)) == ("dlq", "max_attempts", ["retried", "dead"])
-    until(lambda: (worker.tally.retried, worker.tally.dead) == (1, 1))
 
 
 def test_a_lease_that_a_handler_made_long_does_not_hide_its_timeout(harbor: Harbor, start: Start) -> None:

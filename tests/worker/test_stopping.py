@@ -284,7 +284,11 @@ def test_handlers_may_end_within_the_grace_time(harbor: Harbor, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_did_not_end_in_time_is_released_and_burns_no_attempt(harbor: Harbor, kind: str) -> None:
+def test_what_did_not_end_in_time_is_released_and_burns_no_attempt(
+    harbor: Harbor, kind: str, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sync":
+        request.getfixturevalue("unheeded")
     door, begun = threading.Event(), threading.Event()
     ended = []
 
@@ -311,6 +315,7 @@ def test_what_did_not_end_in_time_is_released_and_burns_no_attempt(harbor: Harbo
     door.set()
 
 
+@pytest.mark.usefixtures("unheeded")
 def test_a_thread_that_ends_after_its_job_was_released_changes_nothing(harbor: Harbor) -> None:
     door, begun, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -462,6 +467,7 @@ def test_a_worker_that_waits_for_its_store_can_be_stopped(tmp_path: Path, monkey
     assert not running.is_alive()
 
 
+@pytest.mark.usefixtures("unheeded")
 @pytest.mark.parametrize("how", ["swallows", "to a thread"])
 def test_a_coroutine_that_does_not_stop_does_not_hold_up_the_worker(harbor: Harbor, how: str) -> None:
     door, begun = threading.Event(), threading.Event()

@@ -66,8 +66,11 @@ def _empty(connection: Any, prefix: str) -> None:
     cursor = connection.cursor()
     try:
         _clear_large_jobs(connection, cursor, prefix)
-        for name in _TABLES:
-            cursor.execute(f"DELETE FROM {check_prefix(prefix)}{name}")
+        statements = [f"DELETE FROM {check_prefix(prefix)}{name}" for name in _TABLES]
+        if hasattr(connection, "pgconn"):
+            statements = ["; ".join(statements)]  # one round trip
+        for statement in statements:
+            cursor.execute(statement)
         connection.commit()
     finally:
         cursor.close()

@@ -47,6 +47,9 @@ STEP_S: Final = 0.02
 LOOK_S: Final = 0.05
 SMALLEST_FOR_TWO: Final = 4
 """The smallest batch for which a second claimer is worth its while."""
+HEED_S: Final = 1.0
+HURRIED_S: Final = 0.2
+"""How long handlers may take to end once they are told to, in good order and in a hurry."""
 LAST_WORDS_S: Final = 5.0
 """How long a stopping worker tries to tell the store what it gives back."""
 
@@ -307,7 +310,7 @@ class Worker:
         unfinished = [held for held in self._crew.registry.snapshot() if held.ending is None]
         for held in unfinished:
             held.stop()
-        ends = time.monotonic() + (0.2 if self._hurry.is_set() else 1.0)
+        ends = time.monotonic() + (HURRIED_S if self._hurry.is_set() else HEED_S)
         while any(held.ending is None for held in unfinished) and time.monotonic() < ends:
             time.sleep(STEP_S / 4)
         left = [held for held in unfinished if held.ending is None]

@@ -273,8 +273,7 @@ class Session:
 def keep_to_indexes(connection: Connection[Row]) -> None:
     """In this transaction, for connections that keep no settings of ours."""
     if connection.prepare_threshold is None:
-        connection.execute(b"SET LOCAL enable_seqscan = off")
-        connection.execute(b"SET LOCAL jit = off")
+        connection.execute(b"SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)")
 
 
 def _end(connection: Connection[Row]) -> None:

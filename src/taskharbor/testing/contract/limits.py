@@ -181,7 +181,7 @@ class LimitContract:
         seed = random.randrange(2**32)
         print(f"seed {seed}")  # noqa: T201
         dice = random.Random(seed)
-        jobs = 120
+        jobs = 60
         driver.set_limit(limit, now=NOON)
         assert limit.concurrency is not None
         ids = add_all(driver, [keyed(f"key-{dice.randrange(5)}") for _ in range(jobs)])
@@ -194,6 +194,7 @@ class LimitContract:
         def claim(number: int) -> None:
             own = random.Random(seed + number)
             mine: list[LeasedJob] = []
+            in_vain = 0
             while len(ended) < jobs and time.monotonic() < deadline:
                 done = [mine.pop(own.randrange(len(mine))) for _ in range(own.randint(0, len(mine)))]
                 with lock:  # no later than the store, which learns of it below
@@ -218,8 +219,10 @@ class LimitContract:
                         running[bucket] += 1
                         highest[bucket] = max(highest[bucket], running[bucket])
                 mine += taken
-                if not taken and not done:
-                    time.sleep(0.002)  # the rest is in other hands
+                in_vain = 0 if taken or done else in_vain + 1
+                if in_vain:
+                    # The rest is in other hands, which are not to be kept from their work by those that have none.
+                    time.sleep(own.uniform(0.001, min(0.1, 0.004 * 2**in_vain)))
             driver.settle([Settlement.release(leased.job.id, leased.lease.token) for leased in mine], now=NOON)
 
         in_threads(CLAIMERS, claim)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
 from taskharbor.core.answers import Counts
@@ -18,6 +20,7 @@ FEED_PATIENCE_S: Final = 20.0
 _IDENTITIES: Final = frozenset({"id", "job_id"})
 _TOKENS: Final = frozenset({"token", "lease_token"})
 _UNCOMPARED: Final = frozenset({"position"})
+_PLAIN: Final = frozenset({type(None), bool, int, float, bytes, datetime, timedelta})
 
 
 class Side:
@@ -40,13 +43,18 @@ class Side:
 
     def plain(self, value: Any) -> Any:
         """A value of this driver as plain data in common names, so that the two sides' can be compared."""
+        kind: Any = type(value)
+        if kind is str:
+            return self._common.get(value, value)
+        if kind in _PLAIN:  # most are
+            return value
         if isinstance(value, IdempotencyConflict):
             return (type(value).__name__, self._common.get(value.existing_id or "", value.existing_id))
         if isinstance(value, BaseException):
             return type(value).__name__
         if isinstance(value, Counts):
             return (dict(value), value.queues, value.scheduled)
-        names = _field_names(value)
+        names = _field_names(kind)
         if names:
             record: dict[str, Any] = {"": type(value).__name__}
             for name in names:
@@ -162,8 +170,9 @@ def _differences(found: Any, expected: Any, path: str) -> list[str]:
     return [f"  {path or 'the answer'}: {found!r}, the memory driver says {expected!r}"]
 
 
-def _field_names(value: Any) -> Sequence[str]:
+@cache
+def _field_names(kind: type) -> Sequence[str]:
     """The fields of a dataclass or of a named tuple; none for anything else."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return [field.name for field in fields(value)]
-    return getattr(value, "_fields", ())
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]
+    return getattr(kind, "_fields", ())
