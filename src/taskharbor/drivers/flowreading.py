@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from taskharbor.core.model import Status
 from taskharbor.core.workflow import Step, StepCounts, StepResult, Workflow
 from taskharbor.drivers.flowing import FlowDesk
 
@@ -35,6 +36,10 @@ class FlowReader(Protocol):
 
     def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
         """Numbers and jobs of steps that have failed, behind `after`."""
+        ...
+
+    def stranded(self, id: str, limit: int) -> Sequence[tuple[int, Status | None]]:
+        """Numbers of steps that wait, or are held, though their jobs have ended; and how these did, None if unknown."""
         ...
 
     def lost(self, limit: int) -> Sequence[str]:

@@ -58,7 +58,7 @@ MOST_PASSES: Final = 1_000
 STARTED_WITHIN: Final = timedelta(hours=1)
 """Whoever takes longer to store a workflow has died over it."""
 _LOST: Final = {Status.CANCELLED: "was cancelled", Status.EXPIRED: "has expired", None: "is gone"}
-"""What keeps the job of a failed step from coming back."""
+"""What keeps the job of a step from running."""
 
 
 class FlowCalls(StoreOperations):
@@ -339,6 +339,9 @@ class FlowCalls(StoreOperations):
                     back = True
                 elif lost is None:
                     lost = ending.number, _LOST[ending.status]
+        if lost is None and (stranded := self._at_flow_desk(lambda desk: desk.stranded(flow.id, 1))):
+            [(number, status)] = stranded
+            lost = number, _LOST.get(status, _LOST[None])
         if lost is None or (back and flow.policy is Policy.CONTINUE):
             return
         number, why = lost
