@@ -35,7 +35,7 @@ def started(url: str) -> str:
 
 
 def test_show_draws_the_graph_with_many_of_a_kind_as_one_line(say: Any, url: str, started: str) -> None:
-    heading, fetch, square, last = say("--url", url, "workflows", "show", started).splitlines()
+    heading, fetch, square, last, *_ = say("--url", url, "workflows", "show", started).splitlines()
     assert heading == "nightly  failed  11 of 42 done, 1 failed"
     assert fetch.startswith("✔ fetch  done  ")
     assert square.startswith("  ✘ square x40  █████░")
@@ -50,6 +50,42 @@ def test_show_and_list_have_the_same_for_programs(run: Any, url: str, started: s
     assert (shown["state"], shown["total"], shown["done"], shown["failed"]) == ("failed", 42, 11, 1)
     assert (len(shown["steps"]), len(shown["edges"]), shown["complete"]) == (42, 80, True)
     assert [each["id"] for each in run("--url", url, "workflows", "list")["workflows"]] == [started]
+
+
+def test_show_names_the_first_failed_steps_with_their_errors(run: Any, say: Any, url: str) -> None:
+    steps = [NewStep(f"child[{n}]", NewJob("child"), (), "child") for n in range(9)]
+    with open_driver(url) as driver:
+        driver.migrate()
+        id = driver.start_workflow(NewWorkflow("many", steps))
+        taken = driver.reserve("default", limit=9)
+        for number, leased in enumerate(taken[:-1]):
+            reason = f"Traceback (most recent call last):\n  …\nValueError: no {number}"
+            driver.fail(leased.job.id, leased.lease.token, reason=reason)
+        ended = {leased.job.meta["step"]: number for number, leased in enumerate(taken[:-1])}
+        jobs = {step.name: step.job_id for step in driver.workflow_steps(id)}
+    *_, header, _, first, second, third, fourth, fifth, more = say("--url", url, "workflows", "show", id).splitlines()
+    assert header.split("  ")[0] == "failed step"
+    for line, name in zip((first, second, third, fourth, fifth), sorted(ended), strict=False):
+        assert line.split() == [name, jobs[name], "ValueError:", "no", str(ended[name])]
+    assert more.startswith("and 3 more: --json")
+    failures = run("--url", url, "workflows", "show", id)["failures"]
+    assert [each["step"] for each in failures] == sorted(ended)[:5]
+    assert failures[0]["error"].startswith("Traceback")
+
+
+@pytest.mark.parametrize(("lose", "said"), [("purge", "its job is gone"), ("cancel", "was cancelled")])
+def test_show_says_how_a_step_without_an_error_ended(say: Any, url: str, lose: str, said: str) -> None:
+    with open_driver(url) as driver:
+        driver.migrate()
+        id = driver.start_workflow(NewWorkflow("one", [NewStep("only", NewJob("only"))]))
+        [step] = driver.workflow_steps(id)
+        if lose == "cancel":
+            driver.cancel(step.job_id)
+        else:
+            [leased] = driver.reserve("default")
+            driver.fail(leased.job.id, leased.lease.token, reason="boom")
+            driver.purge()
+    assert say("--url", url, "workflows", "show", id).splitlines()[-1].endswith(said)
 
 
 def test_redrive_and_cancel_act_on_the_whole(say: Any, url: str, started: str) -> None:

@@ -29,7 +29,8 @@ examples:
   taskharbor workflows list --cursor LAST_ID --json
 """
 _SHOW: Final = """\
-Draw a workflow: its steps in the order in which they may run, with where each of them stands.
+Draw a workflow: its steps in the order in which they may run, with where each of them stands; and
+the first steps that have failed, with their errors.
 
 examples:
   taskharbor workflows show 0192f0c1-…
@@ -91,6 +92,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_show(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.failures import failure_table, first_failures
     from taskharbor.cli.flowchart import drawn
     from taskharbor.cli.output import cleaned, print_json, show
     from taskharbor.cli.store import opened
@@ -100,6 +102,8 @@ def run_show(arguments: argparse.Namespace) -> int:
         counts = driver.workflow_counts(arguments.id)
         edges = driver.workflow_edges(arguments.id)
         steps = _steps(driver, arguments.id)
+        failed = sum(each.steps for each in counts if each.state == "failed")
+        failures = first_failures(driver, arguments.id) if failed else []
     if arguments.json:
         data = {
             **workflow_data(flow),
@@ -115,6 +119,7 @@ def run_show(arguments: argparse.Namespace) -> int:
                 }
                 for step in steps
             ],
+            "failures": [each._asdict() for each in failures],
             "edges": [list(edge) for edge in edges],
             "complete": len(steps) < MOST_STEPS,
         }
@@ -123,6 +128,11 @@ def run_show(arguments: argparse.Namespace) -> int:
     heading = f"{flow.name}  {flow.state.value}  {flow.done:,} of {flow.total:,} done, {flow.failed:,} failed"
     show(cleaned(heading))
     print(drawn(steps, edges, counts))
+    if failures:
+        print()
+        show(failure_table(failures))
+    if failed > len(failures):
+        show(f"and {failed - len(failures):,} more: --json has every step with its state and its job")
     return 0
 
 
