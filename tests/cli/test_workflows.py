@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from taskharbor.cli import workflows
 from taskharbor.core.model import NewJob
-from taskharbor.core.workflow import NewStep, NewWorkflow
+from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
 from taskharbor.drivers import open_driver
 
 
@@ -86,6 +87,41 @@ def test_show_says_how_a_step_without_an_error_ended(say: Any, url: str, lose: s
             driver.fail(leased.job.id, leased.lease.token, reason="boom")
             driver.purge()
     assert say("--url", url, "workflows", "show", id).splitlines()[-1].endswith(said)
+
+
+def test_list_takes_states_and_pages(
+    run: Any, say: Any, url: str, started: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows, "_PAGE", 2)
+    with open_driver(url) as driver:
+        ids = [driver.start_workflow(NewWorkflow("w", [NewStep("one", NewJob("one"))])) for _ in range(5)]
+        for id in ids[::2]:
+            driver.cancel_workflow(id)
+
+    def listed(*flags: str) -> tuple[list[str], str | None]:
+        answer = run("--url", url, "workflows", "list", *flags)
+        return [each["id"] for each in answer["workflows"]], answer["cursor"]
+
+    assert listed("--state", "failed") == ([started], None)
+    assert listed("--state", "failed", "--state", "running") == ([ids[3], ids[1], started], None)
+    assert listed("--state", "cancelled", "--limit", "2") == ([ids[4], ids[2]], ids[2])
+    assert listed("--state", "cancelled", "--limit", "2", "--cursor", ids[2]) == ([ids[0]], None)
+    assert listed("--limit", "6") == ([*ids[::-1], started], None)
+    assert f"there are more: --cursor {ids[3]}" in say("--url", url, "workflows", "list", "--limit", "2")
+    assert "no workflow is done or starting" in say(
+        "--url", url, "workflows", "list", "--state", "done", "--state", "starting"
+    )
+    say("--url", url, "workflows", "list", "--state", "broken", code=2)
+
+
+def test_the_states_to_list_by_are_all_there_are() -> None:
+    assert set(workflows.STATES) == set(WorkflowState)
+
+
+def test_a_cursor_that_is_none_is_refused_with_what_to_do(say: Any, url: str, started: str) -> None:
+    said = say("--url", url, "workflows", "list", "--cursor", "nope", code=2)
+    assert "'nope' is no id of a workflow" in said
+    assert "start without one" in said
 
 
 def test_redrive_and_cancel_act_on_the_whole(say: Any, url: str, started: str) -> None:

@@ -38,7 +38,7 @@ from taskharbor.core.workflow import (
 from taskharbor.drivers import flowing
 from taskharbor.drivers.checks import check_count, check_filter
 from taskharbor.drivers.flowing import AT_ONCE, StepRow
-from taskharbor.drivers.flowreading import Desk
+from taskharbor.drivers.flowreading import Desk, page_behind
 from taskharbor.drivers.flowstart import (
     chunks_of,
     first_state,
@@ -250,7 +250,7 @@ class FlowCalls(StoreOperations):
     def list_workflows(self, cursor: str | None = None, limit: int = 100) -> Sequence[Workflow]:
         self._check_open()
         check_count(limit, "limit", 10_000)
-        return self._at_flow_desk(lambda desk: desk.page(cursor, limit))
+        return self._at_flow_desk(lambda desk: page_behind(desk, cursor, limit))
 
     def workflow_steps(self, id: str, after: int | None = None, limit: int = 1000) -> Sequence[Step]:
         check_count(limit, "limit", 10_000)
