@@ -124,6 +124,16 @@ def test_a_cursor_that_is_none_is_refused_with_what_to_do(say: Any, url: str, st
     assert "start without one" in said
 
 
+def test_a_job_that_waits_for_other_steps_says_so_and_has_no_time(say: Any, url: str, started: str) -> None:
+    with open_driver(url) as driver:
+        last = driver.workflow_steps(started)[-1].job_id
+    shown = say("--url", url, "jobs", "show", last)
+    said = f"other steps of its workflow, which is failed: taskharbor workflows show {started}"
+    assert [line.split(maxsplit=2)[-1] for line in shown.splitlines() if line.startswith("waits for")] == [said]
+    assert "9999" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith("due")]
+
+
 def test_redrive_and_cancel_act_on_the_whole(say: Any, url: str, started: str) -> None:
     assert "goes on" in say("--url", url, "workflows", "redrive", started)
     say("--url", url, "workflows", "redrive", started, code=2)

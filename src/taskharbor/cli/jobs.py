@@ -158,6 +158,7 @@ def run_show(arguments: argparse.Namespace) -> int:
         now = driver.now()
         job = driver.get(arguments.id)
         attempts = driver.attempts(arguments.id)
+        waits_for = _waits_for(driver, job, now)
     if arguments.decrypt:
         job = decrypted(job, arguments)
     if arguments.json:
@@ -165,11 +166,26 @@ def run_show(arguments: argparse.Namespace) -> int:
         return 0
     from taskharbor.cli.form import attempt_table
 
-    show(_facts(job, now), *_bodies(job), attempt_table(attempts, now))
+    show(_facts(job, now, waits_for), *_bodies(job), attempt_table(attempts, now))
     return 0
 
 
-def _facts(job: Job, now: datetime) -> Table:
+def _waits_for(driver: Driver, job: Job, now: datetime) -> str | None:
+    """What a step that has no time yet waits for."""
+    from taskharbor.core.errors import WorkflowNotFound
+    from taskharbor.core.workflow import WORKFLOW
+
+    if job.phase(now) != "waiting":
+        return None
+    id = job.meta.get(WORKFLOW, "")
+    try:
+        state = driver.get_workflow(id).state.value
+    except WorkflowNotFound:
+        return "other steps of a workflow that is gone"
+    return f"other steps of its workflow, which is {state}: taskharbor workflows show {id}"
+
+
+def _facts(job: Job, now: datetime, waits_for: str | None) -> Table:
     from taskharbor.cli.form import ago, span
     from taskharbor.cli.output import Table
     from taskharbor.core.forms import iso
@@ -188,7 +204,8 @@ def _facts(job: Job, now: datetime) -> Table:
         ("failures", _failures(job)),
         ("deliveries", job.deliveries),
         ("created", at(job.created_at)),
-        ("due", at(job.due_at) if job.completed_at is None else None),
+        ("due", at(job.due_at) if job.completed_at is None and waits_for is None else None),
+        ("waits for", waits_for),
         ("expires", at(job.expires_at)),
         ("timeout", None if job.timeout is None else span(job.timeout)),
         ("key", job.idempotency_key),
