@@ -17,6 +17,7 @@ from taskharbor import (
     JobFailed,
     Task,
     Unrecoverable,
+    WaitTimeout,
     Workflow,
     WorkflowNotFound,
     chain,
@@ -123,6 +124,42 @@ def test_a_failed_step_stops_the_rest_and_a_redrive_goes_on(
     assert run.cancel().state == "cancelled"
 
 
+def test_a_step_behind_a_failed_one_says_at_once_what_failed_and_what_to_do(
+    harbor: Harbor, double: Task[..., int], broken: Task[..., int]
+) -> None:
+    run = harbor.start(chain(broken.s(), double.s(n=PREVIOUS)))
+    with pytest.raises(WaitTimeout, match="step '2-double' of workflow 'chain' .* has not ended yet: wait"):
+        run.result("2-double")
+    with pytest.raises(WaitTimeout, match=f"^workflow 'chain' {run.id} has not ended within 0 s"):
+        run.wait(0)
+    drained(harbor)
+    with pytest.raises(JobFailed) as failed:
+        run.wait(0).result("2-double")
+    said = str(failed.value)
+    assert said.startswith(f"workflow 'chain' {run.id} has failed, and its step '2-double' does not run: ")
+    assert "step '1-broken' failed, " in said
+    assert "out of order" in said
+    assert said.endswith("run.redrive()")
+    [first, _] = run.steps()
+    assert (failed.value.id, failed.value.code) == (first.job_id, "unrecoverable")
+    assert "out of order" in failed.value.error
+    harbor.driver.purge()
+    with pytest.raises(JobFailed, match="is gone. Start a new workflow"):
+        run.result("2-double")
+    run.cancel()
+    with pytest.raises(JobFailed, match="was cancelled"):
+        run.result("2-double")
+
+
+def test_a_step_of_a_workflow_that_was_undone_says_so(
+    harbor: Harbor, double: Task[..., int], broken: Task[..., int]
+) -> None:
+    run = harbor.start(chain(broken.s(), double.s(n=PREVIOUS), on_failure=double.s(n=1)))
+    drained(harbor)
+    with pytest.raises(JobFailed, match="was undone, and its step '2-double' does not run: .*Start a new workflow"):
+        run.wait(0).result("2-double")
+
+
 def test_to_continue_gives_none_for_what_has_failed(
     harbor: Harbor, double: Task[..., int], broken: Task[..., int]
 ) -> None:
@@ -179,7 +216,11 @@ def test_results_of_another_workflow_cannot_be_asked_for(harbor: Harbor, double:
         (lambda task: chain(task.s(n=PREVIOUS)), "PREVIOUS makes sense in a chain, behind its first step"),
         (lambda task: chain(task.s(n=1), on_failure=task.s(n=PREVIOUS)), "takes the result of a step"),
         (lambda task: Workflow("w").group("many", task.s(n=1)), "takes a list of calls"),
+        (lambda task: group(task.s(n=1), task.s(n=2)), r"one list: write group\(\[a.s\(\), b.s\(\)\]\)"),
+        (lambda task: chord(task.s(n=1), task.s(n=2), task.s(n=3)), r"write chord\(\[a.s\(\), b.s\(\)\], last"),
+        (lambda task: chain(group([task.s(n=1)]), task.s(n=2)), "'group', 1 steps.* is a workflow.*flow.group"),
         (lambda task: Workflow("w").step("a", task.s(n=1), after="later"), "'later', which is no step"),
+        (lambda task: Workflow("w").step("a", task.s(n=1), after="a"), "cannot come after each other"),
         (lambda task: chain(task.s(n=1), task.s(n=RESULTS)), "RESULTS makes sense in the last step of a chord"),
         (lambda task: chain(task.s(n=Workflow("other").step("a", task.s(n=1)).result)), "none of workflow"),
         (lambda _: Workflow("w").step("a", 3), "a call of a task"),

@@ -200,6 +200,7 @@ def test_a_workflow_is_shown_with_its_steps_and_sent_on_when_it_has_failed(serve
     page = operator.get(f"/workflows/{id}")
     assert said(operator.follow(operator.send(page, "/workflow/cancel"))).startswith("Nothing of it begins")
     assert "import" in operator.get("/workflows").text
+    assert "import" in operator.get("/workflows?cursor=from-an-old-address").text
     foreign = Visitor(server, server.secret("globex", "operator"))
     assert foreign.get(f"/workflows/{id}").response.text == foreign.get("/workflows/none").response.text
     assert "import" not in foreign.get("/workflows").text

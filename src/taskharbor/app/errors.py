@@ -11,7 +11,8 @@ class InvalidArguments(InvalidPayload, TypeError):
 
 
 class JobFailed(TaskHarborError):
-    """The job that was waited for ended without a result: in the DLQ, cancelled or expired.
+    """The job that was waited for ended without a result: in the DLQ, cancelled or expired. Or it is a step of a
+    workflow that has failed, and does not run; then the fields are those of the job that failed.
 
     `error` is the last error of the handler (often a traceback), `code` the reason code of the DLQ.
     """

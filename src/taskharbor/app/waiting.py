@@ -22,7 +22,7 @@ LONGEST_PAUSE_S: Final = 0.25
 
 
 def wait(driver: Driver, codec: Codec, id: str, timeout: float | None, ring: Keyring | None = None) -> Any:
-    pauses = _pauses(id, timeout)
+    pauses = pauses_until(f"job {id}", timeout)
     while True:
         job = driver.get(id)
         if job.status in FINISHED:
@@ -39,7 +39,7 @@ async def await_result(
 ) -> Any:
     import asyncio
 
-    pauses = _pauses(id, timeout)
+    pauses = pauses_until(f"job {id}", timeout)
     while True:
         job = await asyncio.to_thread(driver.get, id)
         if job.status in FINISHED:
@@ -47,14 +47,15 @@ async def await_result(
         await asyncio.sleep(next(pauses))
 
 
-def _pauses(id: str, timeout: float | None) -> Iterator[float]:
-    """How long to pause before the next look, and WaitTimeout when the time is up. The last look is at the end."""
+def pauses_until(what: str, timeout: float | None) -> Iterator[float]:
+    """How long to pause before the next look, and WaitTimeout when the time is up and `what` is waited for still. The
+    last look is at the end."""
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
         raise InvalidInput(f"timeout must be a number of seconds of at least 0, or None, got {timeout!r}")
-    return _growing_pauses(id, timeout)
+    return _growing_pauses(what, timeout)
 
 
-def _growing_pauses(id: str, timeout: float | None) -> Iterator[float]:
+def _growing_pauses(what: str, timeout: float | None) -> Iterator[float]:
     deadline = None if timeout is None else time.monotonic() + timeout
     pause = FIRST_PAUSE_S
     while True:
@@ -63,7 +64,7 @@ def _growing_pauses(id: str, timeout: float | None) -> Iterator[float]:
         else:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise WaitTimeout(f"job {id} has not ended within {timeout:g} s: it goes on, wait longer or cancel it")
+                raise WaitTimeout(f"{what} has not ended within {timeout:g} s: it goes on, wait longer or cancel it")
             yield min(pause, left)
         pause = min(LONGEST_PAUSE_S, pause * 1.3)
 

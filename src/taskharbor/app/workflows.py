@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from taskharbor.app.placeholders import PREVIOUS, RESULTS, Placeholder, holds_placeholder, part_results, step_result
 from taskharbor.core.errors import InvalidInput
@@ -178,7 +178,7 @@ class Workflow:
         said = before if isinstance(before, str) else getattr(before, "name", type(before).__name__)
         raise InvalidInput(
             f"step {name!r} comes after {said!r}, which is no step of workflow {self.name!r} so far: add that one "
-            "first, and give what flow.step() returned, or its name"
+            "first, and give what flow.step() returned, or its name. Two steps cannot come after each other"
         )
 
     def plan(self, harbor: Harbor) -> NewWorkflow:
@@ -220,9 +220,13 @@ def chain(*calls: Signature | Task[..., Any], name: str = "chain", on_failure: s
 
 
 def group(
-    calls: Iterable[Signature | Task[..., Any]], *, name: str = "group", on_failure: str | Signature = "fail"
+    calls: Iterable[Signature | Task[..., Any]],
+    *others: Never,
+    name: str = "group",
+    on_failure: str | Signature = "fail",
 ) -> Workflow:
-    """Any number of steps side by side."""
+    """Any number of steps side by side, given as one list."""
+    _refuse_others("group([a.s(), b.s()])", others)
     flow = Workflow(name, on_failure=on_failure)
     flow.group(CHILDREN, calls)
     return flow
@@ -231,17 +235,24 @@ def group(
 def chord(
     calls: Iterable[Signature | Task[..., Any]],
     finalizer: Signature | Task[..., Any],
-    *,
+    *others: Never,
     name: str = "chord",
     on_failure: str | Signature = "fail",
 ) -> Workflow:
     """Any number of steps side by side, and one after all of them, exactly once. `RESULTS` as an argument of that one
     is the list of what the others returned."""
+    _refuse_others("chord([a.s(), b.s()], last.s(…))", others)
     flow = Workflow(name, on_failure=on_failure)
     children = flow.group(CHILDREN, calls)
     last = _signature(finalizer).filled({RESULTS: children.results})
     flow.step("finalizer", last, after=[children])
     return flow
+
+
+def _refuse_others(right: str, others: tuple[object, ...]) -> None:
+    """`chain` takes its calls one by one, and these take a list: whoever mixes them up is told."""
+    if others:
+        raise InvalidInput(f"the calls that run side by side are one list: write {right}")
 
 
 def _several(after: After) -> tuple[StepRef | GroupRef | str, ...]:
@@ -261,4 +272,9 @@ def _signature(call: Signature | Task[..., Any]) -> Signature:
         return call
     if isinstance(call, Task | Call):
         return call.s()
+    if isinstance(call, Workflow):
+        raise InvalidInput(
+            f"{call!r} is a workflow, and a step is a call of a task: write all of it as one flow = Workflow(…), with "
+            "flow.group(…) for what runs side by side and flow.step(…, after=…) for what follows"
+        )
     raise InvalidInput(f"a step is a call of a task, such as send.s(to='ada'), got {type(call).__name__}")

@@ -192,7 +192,7 @@ def _facts(job: Job, now: datetime, waits_for: Sequence[str]) -> Table:
         ("failures", _failures(job)),
         ("deliveries", job.deliveries),
         ("created", at(job.created_at)),
-        ("due", at(job.due_at) if job.completed_at is None else None),
+        ("due", at(job.due_at) if job.completed_at is None and job.phase(now) != "waiting" else None),
         ("expires", at(job.expires_at)),
         ("timeout", None if job.timeout is None else span(job.timeout)),
         ("key", job.idempotency_key),

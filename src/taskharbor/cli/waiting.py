@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from taskharbor.cli.doctor_served import handles
 from taskharbor.cli.queue_rules import limit_of, limit_text
+from taskharbor.core.errors import WorkflowNotFound
 from taskharbor.core.forms import is_alive
 from taskharbor.core.limiting import Judge
 from taskharbor.core.model import Status
+from taskharbor.core.workflow import WORKFLOW
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 def reasons(driver: Driver, job: Job, now: datetime) -> list[str]:
     """Nothing for a job that runs, has ended or is not due. A limit is named if it counts this job, full or not."""
+    if job.phase(now) == "waiting":
+        return [_other_steps(driver, job)]
     if job.status is not Status.READY or job.due_at > now:
         return []
     if any(queue.paused for queue in driver.queues() if queue.name == job.queue):
@@ -32,3 +36,13 @@ def reasons(driver: Driver, job: Job, now: datetime) -> list[str]:
     elif not any(handles(worker, job.type) for worker in there):
         found.append(f"a worker: none that is alive handles the type {job.type}")
     return found
+
+
+def _other_steps(driver: Driver, job: Job) -> str:
+    """What a step that has no time yet waits for."""
+    id = job.meta.get(WORKFLOW, "")
+    try:
+        state = driver.get_workflow(id).state.value
+    except WorkflowNotFound:
+        return "other steps of a workflow that is gone"
+    return f"other steps of its workflow, which is {state}: taskharbor workflows show {id}"

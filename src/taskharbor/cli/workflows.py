@@ -26,10 +26,12 @@ List workflows, newest first.
 
 examples:
   taskharbor workflows list --limit 50
+  taskharbor workflows list --state failed --state cancelled
   taskharbor workflows list --cursor LAST_ID --json
 """
 _SHOW: Final = """\
-Draw a workflow: its steps in the order in which they may run, with where each of them stands.
+Draw a workflow: its steps in the order in which they may run, with where each of them stands; and
+the first steps that have failed, with their errors.
 
 examples:
   taskharbor workflows show 0192f0c1-…
@@ -48,13 +50,30 @@ examples:
   taskharbor workflows redrive 0192f0c1-…
 """
 MOST_STEPS: Final = 10_000
+STATES: Final = (
+    "starting",
+    "running",
+    "done",
+    "failed",
+    "cancelling",
+    "cancelled",
+    "compensating",
+    "compensated",
+)
+_PAGE: Final = 1_000
 
 
 def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "workflows", help="jobs that wait for jobs", description=_DESCRIPTION)
     parser = add_verb(group, "list", help="list workflows, newest first", description=_LIST)
+    parser.add_argument(
+        "--state",
+        choices=STATES,
+        action="append",
+        help="only workflows in this state; may be repeated for more of them",
+    )
     parser.add_argument("--limit", type=positive, default=20, metavar="N", help="at most so many (default: 20)")
-    parser.add_argument("--cursor", metavar="ID", help="go on behind this id")
+    parser.add_argument("--cursor", metavar="ID", help="go on behind this one, the last of a list")
     parser.set_defaults(run=run_list)
     parser = add_verb(group, "show", help="draw one with the states of its steps", description=_SHOW)
     parser.add_argument("id", metavar="ID")
@@ -75,9 +94,8 @@ def run_list(arguments: argparse.Namespace) -> int:
 
     with opened(arguments) as driver:
         now = driver.now()
-        found = driver.list_workflows(arguments.cursor, arguments.limit)
+        found, cursor = _page(driver, arguments)
     if arguments.json:
-        cursor = found[-1].id if len(found) == arguments.limit else None
         print_json({"workflows": [workflow_data(flow) for flow in found], "cursor": cursor})
         return 0
     rows = [
@@ -86,11 +104,39 @@ def run_list(arguments: argparse.Namespace) -> int:
         for flow in found
     ]  # fmt: skip
     headings = ("workflow", "name", "state", "done", "failed", "tenant", "started")
-    show(Table(headings, rows, empty="no workflows: harbor.start(chain(…)) starts one"))
+    show(Table(headings, rows, empty=_none_found(arguments)))
+    if cursor is not None:
+        show(f"there are more: --cursor {cursor}")
     return 0
 
 
+def _none_found(arguments: argparse.Namespace) -> str:
+    if arguments.cursor is not None:
+        return "no more workflows"
+    if arguments.state:
+        return f"no workflow is {' or '.join(arguments.state)}"
+    return "no workflows: harbor.start(chain(…)) starts one"
+
+
+def _page(driver: Driver, arguments: argparse.Namespace) -> tuple[list[Workflow], str | None]:
+    """As many as were asked for, and behind which one there are more. The store knows nothing of states here: as many
+    of its pages as it takes."""
+    limit: int = arguments.limit
+    size = _PAGE if arguments.state else min(limit + 1, _PAGE)
+    cursor: str | None = arguments.cursor
+    found: list[Workflow] = []
+    while True:
+        page = driver.list_workflows(cursor, size)
+        found += [flow for flow in page if not arguments.state or flow.state.value in arguments.state]
+        if len(found) > limit:
+            return found[:limit], found[limit - 1].id
+        if len(page) < size:
+            return found, None
+        cursor = page[-1].id
+
+
 def run_show(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.failures import failure_table, first_failures
     from taskharbor.cli.flowchart import drawn
     from taskharbor.cli.output import cleaned, print_json, show
     from taskharbor.cli.store import opened
@@ -100,6 +146,8 @@ def run_show(arguments: argparse.Namespace) -> int:
         counts = driver.workflow_counts(arguments.id)
         edges = driver.workflow_edges(arguments.id)
         steps = _steps(driver, arguments.id)
+        failed = sum(each.steps for each in counts if each.state == "failed")
+        failures = first_failures(driver, arguments.id) if failed else []
     if arguments.json:
         data = {
             **workflow_data(flow),
@@ -115,6 +163,7 @@ def run_show(arguments: argparse.Namespace) -> int:
                 }
                 for step in steps
             ],
+            "failures": [each._asdict() for each in failures],
             "edges": [list(edge) for edge in edges],
             "complete": len(steps) < MOST_STEPS,
         }
@@ -123,6 +172,11 @@ def run_show(arguments: argparse.Namespace) -> int:
     heading = f"{flow.name}  {flow.state.value}  {flow.done:,} of {flow.total:,} done, {flow.failed:,} failed"
     show(cleaned(heading))
     print(drawn(steps, edges, counts))
+    if failures:
+        print()
+        show(failure_table(failures))
+    if failed > len(failures):
+        show(f"and {failed - len(failures):,} more: --json has every step with its state and its job")
     return 0
 
 

@@ -350,7 +350,7 @@ class Workflows(Protocol):
         ...
 
     def list_workflows(self, cursor: str | None = None, limit: int = 100) -> Sequence[Workflow]:
-        """Newest id first; `cursor` is the id of the last one seen."""
+        """Newest id first; `cursor` is the id of the last one seen, InvalidCursor if it cannot be one."""
         ...
 
     def workflow_steps(self, id: str, after: int | None = None, limit: int = 1000) -> Sequence[Step]:

@@ -191,6 +191,11 @@ class EngineFlows:
     def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
         return [(row.number, row.job_id) for row in self._all(id, after) if row.state is StepState.FAILED][:limit]
 
+    def stranded(self, id: str, limit: int) -> Sequence[tuple[int, Status | None]]:
+        rows = sorted((*self._in(id, StepState.WAITING), *self._in(id, StepState.HELD)), key=lambda row: row.number)
+        gone = [row for row in rows if row.number >= 0 and row.job_id not in self._state.jobs]
+        return [(row.number, self._status(row.job_id)) for row in gone[:limit]]
+
     def lost(self, limit: int) -> Sequence[str]:
         found = []
         for (id, state), numbers in self._state.steps_in.items():

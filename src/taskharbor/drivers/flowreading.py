@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
+from taskharbor.core.errors import InvalidCursor
+from taskharbor.core.model import Status
 from taskharbor.core.workflow import Step, StepCounts, StepResult, Workflow
+from taskharbor.drivers.checks import check_cursor
 from taskharbor.drivers.flowing import FlowDesk
+
+_MADE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The form of an id that nobody gave."""
 
 
 class FlowReader(Protocol):
@@ -35,6 +42,10 @@ class FlowReader(Protocol):
 
     def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
         """Numbers and jobs of steps that have failed, behind `after`."""
+        ...
+
+    def stranded(self, id: str, limit: int) -> Sequence[tuple[int, Status | None]]:
+        """Numbers of steps that wait, or are held, though their jobs have ended; and how these did, None if unknown."""
         ...
 
     def lost(self, limit: int) -> Sequence[str]:
@@ -68,3 +79,14 @@ class FlowReader(Protocol):
 
 class Desk(FlowDesk, FlowReader, Protocol):
     """Both."""
+
+
+def page_behind(desk: Desk, cursor: str | None, limit: int) -> Sequence[Workflow]:
+    """A page, newest id first. A cursor that never was an id of a workflow is refused; one that has the form of an id
+    may stand for a workflow that was pruned since, and the page behind it is the right one all the same."""
+    check_cursor(cursor)
+    if cursor is not None and not _MADE.fullmatch(cursor) and desk.get(cursor) is None:
+        raise InvalidCursor(
+            f"cursor {cursor!r} is no id of a workflow: give that of the last one that was listed, or start without one"
+        )
+    return desk.page(cursor, limit)

@@ -38,7 +38,7 @@ from taskharbor.core.workflow import (
 from taskharbor.drivers import flowing
 from taskharbor.drivers.checks import check_count, check_filter
 from taskharbor.drivers.flowing import AT_ONCE, StepRow
-from taskharbor.drivers.flowreading import Desk
+from taskharbor.drivers.flowreading import Desk, page_behind
 from taskharbor.drivers.flowstart import (
     chunks_of,
     first_state,
@@ -58,7 +58,7 @@ MOST_PASSES: Final = 1_000
 STARTED_WITHIN: Final = timedelta(hours=1)
 """Whoever takes longer to store a workflow has died over it."""
 _LOST: Final = {Status.CANCELLED: "was cancelled", Status.EXPIRED: "has expired", None: "is gone"}
-"""What keeps the job of a failed step from coming back."""
+"""What keeps the job of a step from running."""
 
 
 class FlowCalls(StoreOperations):
@@ -252,7 +252,7 @@ class FlowCalls(StoreOperations):
     def list_workflows(self, cursor: str | None = None, limit: int = 100) -> Sequence[Workflow]:
         self._check_open()
         check_count(limit, "limit", 10_000)
-        return self._at_flow_desk(lambda desk: desk.page(cursor, limit))
+        return self._at_flow_desk(lambda desk: page_behind(desk, cursor, limit))
 
     def workflow_steps(self, id: str, after: int | None = None, limit: int = 1000) -> Sequence[Step]:
         check_count(limit, "limit", 10_000)
@@ -341,6 +341,9 @@ class FlowCalls(StoreOperations):
                     back = True
                 elif lost is None:
                     lost = ending.number, _LOST[ending.status]
+        if lost is None and (stranded := self._at_flow_desk(lambda desk: desk.stranded(flow.id, 1))):
+            [(number, status)] = stranded
+            lost = number, _LOST.get(status, _LOST[None])
         if lost is None or (back and flow.policy is Policy.CONTINUE):
             return
         number, why = lost

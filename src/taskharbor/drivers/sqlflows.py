@@ -182,6 +182,10 @@ class SqlFlows(ABC):
     def failed(self, id: str, after: int, limit: int) -> Sequence[tuple[int, str]]:
         return [(number, job_id) for number, job_id in self._behind("flow_failed", id, after, limit)]
 
+    def stranded(self, id: str, limit: int) -> Sequence[tuple[int, Status | None]]:
+        rows = self._rows("flow_stranded", {"workflow_id": id, "most": limit})
+        return [(number, _status(status)) for number, status in rows]
+
     def lost(self, limit: int) -> Sequence[str]:
         return [row[0] for row in self._rows("flow_lost", {"most": limit})]
 

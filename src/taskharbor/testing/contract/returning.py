@@ -142,6 +142,27 @@ class ReturningContract:
         assert everything(driver) == before
         assert driver.get_workflow(id).state is WorkflowState.FAILED
 
+    @pytest.mark.parametrize("how", ["was cancelled", "has expired"])
+    @pytest.mark.parametrize("after", [(), (0,)])
+    def test_a_workflow_that_has_lost_a_step_that_waits_does_not_go_on(
+        self, driver: Driver, how: str, after: tuple[int, ...]
+    ) -> None:
+        job = new_job(type="two", priority=-1, expires_at=NOON + MINUTE if how == "has expired" else None)
+        steps = [NewStep("one", new_job(type="one")), NewStep("two", job, after)]
+        id = driver.start_workflow(NewWorkflow("w", steps), now=NOON)
+        assert run_one(driver, ok=False) == "one"
+        assert driver.get_workflow(id).state is WorkflowState.FAILED
+        if how == "was cancelled":
+            driver.cancel(by_name(driver, id)["two"].job_id, now=NOON)
+        else:
+            driver.recover(NOON + HOUR)
+        before = everything(driver)
+        with pytest.raises(InvalidInput, match=f"'two' {how}"):
+            driver.redrive_workflow(id, now=NOON + HOUR)
+        assert everything(driver) == before
+        assert driver.get_workflow(id).state is WorkflowState.FAILED
+        assert take_all(driver, now=NOON + HOUR) == []
+
     def test_a_workflow_that_continues_goes_on_with_what_can_come_back(self, driver: Driver) -> None:
         id = driver.start_workflow(flow(*CHORD, policy=Policy.CONTINUE), now=NOON)
         driver.cancel(by_name(driver, id)["a"].job_id, now=NOON)

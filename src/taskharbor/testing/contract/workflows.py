@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidInput, WorkflowNotFound
+from taskharbor.core.errors import InvalidCursor, InvalidInput, WorkflowNotFound
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Job, Settlement, Status
 from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, StepState, WorkflowState
@@ -258,6 +258,21 @@ class WorkflowContract:
         first = driver.list_workflows(limit=3)
         rest = driver.list_workflows(first[-1].id, 3)
         assert [each.id for each in (*first, *rest)] == sorted(ids, reverse=True)
+
+    def test_a_list_goes_on_behind_a_workflow_that_was_pruned_meanwhile(self, driver: Driver) -> None:
+        older, newer = (driver.start_workflow(flow(("one", ())), now=NOON) for _ in range(2))
+        run_one(driver)
+        driver.start_workflow(replace(flow(("two", ())), id="mine"), now=NOON)
+        driver.prune(NOON + HOUR)
+        [gone] = {older, newer} - {each.id for each in driver.list_workflows()}
+        assert {each.id for each in driver.list_workflows(gone)} == {each for each in (older, newer) if each < gone}
+        assert {each.id for each in driver.list_workflows("mine")} == {older, newer} - {gone}
+
+    @pytest.mark.parametrize("cursor", ["nope", "", "after:x", "nul\x00", "\ud800"])
+    def test_a_list_behind_what_is_no_workflow_is_refused(self, driver: Driver, cursor: str) -> None:
+        driver.start_workflow(flow(("one", ())), now=NOON)
+        with pytest.raises(InvalidCursor):
+            driver.list_workflows(cursor)
 
     def test_an_ended_workflow_is_pruned_with_its_jobs(self, driver: Driver) -> None:
         id = driver.start_workflow(flow(("one", ())), now=NOON)

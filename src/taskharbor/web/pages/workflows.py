@@ -10,7 +10,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidInput, WorkflowNotFound
+from taskharbor.core.errors import InvalidCursor, InvalidInput, WorkflowNotFound
 from taskharbor.core.workflow import Step, StepCounts, Workflow, WorkflowState
 from taskharbor.web.access import Permission
 from taskharbor.web.pages.routes import page_router
@@ -36,7 +36,10 @@ def _list(driver: Driver, cursor: str | None, tenant: str | None) -> tuple[list[
     found: list[Workflow] = []
     read = 0
     while read < _MOST_READ:
-        page = driver.list_workflows(cursor, SHOWN)
+        try:
+            page = driver.list_workflows(cursor, SHOWN)
+        except InvalidCursor:
+            page = driver.list_workflows(None, SHOWN)  # from an old address: begin at the beginning
         read += len(page)
         found += [flow for flow in page if tenant is None or flow.tenant_id == tenant]
         cursor = page[-1].id if len(page) == SHOWN else None
