@@ -89,6 +89,32 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Keyring.read(tmp_path / "binary")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of files say nothing about readers there")
+def test_a_file_that_everybody_may_read_is_warned_of_once_with_the_cure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "keys.txt"
+    path.write_text(f"2026-11:{KEY}\n")
+    path.chmod(0o644)
+    for _ in range(2):
+        assert Keyring.read(path).ids == ("2026-11",)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the encryption keys in {path} can be read by everybody on this machine: chmod 600 {path}"
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of files say nothing about readers there")
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640])
+def test_a_file_that_only_its_owner_or_a_group_may_read_is_fine(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    path = tmp_path / "keys.txt"
+    path.write_text(f"2026-11:{KEY}\n")
+    path.chmod(mode)
+    assert Keyring.read(path).ids == ("2026-11",)
+    assert not caplog.records
+
+
 def test_a_harbor_finds_its_keys_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keys.txt").write_text(f"2026-11:{KEY}\n")
     monkeypatch.setenv("TASKHARBOR_ENCRYPTION_KEYS", str(tmp_path / "keys.txt"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 from tests.cli.conftest import enqueued, killed
 
+from taskharbor.cli import main
+from taskharbor.core.carrying import NOTE
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.base import BaseDriver
 from taskharbor.drivers.movement import Mark
 from taskharbor.drivers.moving import End, Move
 
@@ -40,6 +44,64 @@ def test_everything_moves_and_the_old_store_sends_people_to_the_new_one(driver: 
     assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
     assert "this store was moved to json:///new" in say("--url", SOURCE, "doctor", code=1)
     assert "already: nothing to do" in say("move", SOURCE, TARGET)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["stats", "jobs list", "queues list", "workflows list", "workers", "schedules list", "dlq list", "token list"],
+)
+def test_whoever_looks_at_a_store_that_was_moved_is_told_so_once_and_beside_the_output(
+    driver: Driver, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    looked = ["--json", "--url", SOURCE, *words.split()]
+    assert main(looked) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["move", SOURCE, TARGET]) == 0
+    capsys.readouterr()
+    assert main(looked) == 0
+    said = capsys.readouterr()
+    assert "this store was moved to json:///new: use that one; what is shown here is as it was then" in said.err
+    assert said.err.count("\n") == 1
+    json.loads(said.out)
+
+
+def test_whoever_changes_nothing_in_a_store_that_was_moved_is_told_too_and_an_error_is_not_said_twice(
+    driver: Driver, say: Say
+) -> None:
+    [id] = enqueued(driver, NewJob("email.send", b"{}"))
+    say("move", SOURCE, TARGET)
+    assert say("--url", SOURCE, "dlq", "redrive", "--all").count("was moved to json:///new") == 1
+    assert say("--url", SOURCE, "jobs", "cancel", id, code=1).count("was moved to json:///new") == 1
+
+
+def test_a_store_that_is_being_moved_says_so(driver: Driver, say: Say) -> None:
+    assert isinstance(driver, BaseDriver)
+    driver.carrier().write_notes({NOTE: '{"to": "1", "to_url": "postgresql://app:secret@db/shop"}'})
+    driver.shut(True)
+    for words in (["stats"], ["doctor"]):
+        said = say("--url", SOURCE, *words, code=int(words == ["doctor"]))
+        assert "is being moved to postgresql://app:***@db/shop: use that one when the move has ended" in said
+
+
+def test_the_doctor_sends_nobody_to_work_in_a_store_that_was_moved(driver: Driver, say: Say) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    assert "start one: taskharbor" in say("--url", SOURCE, "doctor")
+    say("move", SOURCE, TARGET)
+    said = say("--url", SOURCE, "doctor", code=1)
+    assert "this store was moved to json:///new" in said
+    assert "worker" not in said
+
+
+@pytest.mark.parametrize("flags", [[], ["--drain"]], ids=["run", "drain"])
+def test_a_worker_with_the_url_of_a_store_that_was_moved_ends_with_an_error(
+    driver: Driver, say: Say, app: str, flags: list[str]
+) -> None:
+    enqueued(driver, NewJob("email.send", b"{}", queue="mail"))
+    say("move", SOURCE, TARGET)
+    said = say("--url", SOURCE, "-A", app, "worker", *flags, code=1)
+    assert "taskharbor: this store was moved to json:///new: use that one" in said
+    assert driver.workers() == []
 
 
 def test_people_are_told_what_was_moved(driver: Driver, say: Say) -> None:

@@ -79,6 +79,8 @@ def test_what_makes_no_sense_is_one_line_and_changes_nothing(driver: Driver, say
         (("mail", "--concurrency", "9" * 23), "from 1 to 1,000,000,000"),
         (("mail", "--concurrency", "9" * 5_000), "is not a whole number"),
         (("mail", "--concurrency", "many"), "'many' is not a whole number"),
+        (("mail", "--rate", "-5/s"), "from 0.000001 to 1,000,000,000 jobs a second, got -5"),
+        (("mail", "--rate", "-.5/s"), "from 0.000001 to 1,000,000,000 jobs a second, got -0.5"),
         (("mail", "--rate", "1e-9"), "from 0.000001 to 1,000,000,000 jobs a second"),
         (("acme", "--tenant", "--per", "tenant", "--concurrency", "1"), "as a whole or per 'key', got 'tenant'"),
     ],

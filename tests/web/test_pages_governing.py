@@ -10,11 +10,13 @@ import pytest
 from tests.web.serving import Served, served
 from tests.web.visiting import Page, Visitor, said
 
+from taskharbor.core.carrying import GONE, NOTE
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import NewJob, Schedule
 from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.base import BaseDriver
 from taskharbor.web.pages.schedules import coming_ticks
 
 
@@ -227,6 +229,26 @@ def test_the_overview_tells_what_waits_runs_and_died(server: Served, operator: V
     assert len(windows) == 2, "each rate of a queue has its window"
     assert "No worker is alive, and 9 jobs wait for one" in page.text
     assert json.loads(page.all("div")[-1].attributes.get("data-charts") or "{}") is not None
+
+
+def test_the_overview_of_a_store_that_was_moved_says_so_and_sends_for_no_worker(
+    server: Served, operator: Visitor
+) -> None:
+    driver = server.driver
+    assert isinstance(driver, BaseDriver)
+    foreign = Visitor(server, server.secret("acme", role="viewer"))
+    driver.enqueue([NewJob("send", queue="mail")])
+    driver.carrier().write_notes({NOTE: '{"to": "1", "to_url": "postgresql://app:secret@db/shop"}'})
+    driver.shut(True)
+    page = operator.get("/").text
+    assert "This store is being moved to postgresql://app:***@db/shop: use that one when the move has ended" in page
+    driver.set_mark(GONE, True)
+    page = operator.get("/").text
+    assert "This store was moved to postgresql://app:***@db/shop: use that one. The numbers are those of then." in page
+    assert "Start it with" not in page
+    page = foreign.get("/").text
+    assert "This store was moved to another one. The numbers are those of then." in page
+    assert "db/shop" not in page
 
 
 def test_the_stream_brings_pieces_of_the_page_and_the_plots(server: Served, operator: Visitor) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import logging
 import os
+import stat
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+log = logging.getLogger("taskharbor.encryption")
 
 KEY_BYTES: Final = 32
 KEYS: Final = "TASKHARBOR_ENCRYPTION_KEYS"
@@ -132,9 +136,10 @@ class Keyring:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, accept_plain: bool = True) -> Self:
-        """A ring from a file of such lines."""
+        """A ring from a file of such lines. One that everybody may read is warned of in the log, once."""
         try:
             text = Path(path).read_text("utf-8")
+            _warn_of_readers(Path(path).absolute())
         except OSError as error:
             raise InvalidInput(f"cannot read the encryption keys in {path}: {error.strerror}") from None
         except ValueError:
@@ -325,3 +330,13 @@ def _library() -> tuple[type[AESGCM], Callable[[bytes, bytes, int], bytes]]:
         return HKDF(algorithm=SHA256(), length=length, salt=None, info=purpose).derive(secret)
 
     return AESGCM, derive
+
+
+@lru_cache(maxsize=64)
+def _warn_of_readers(path: Path) -> None:
+    """Once for each file, because every `Harbor` may read it."""
+    if os.name == "nt":  # whose modes say nothing about readers
+        return
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        log.warning("the encryption keys in %s can be read by everybody on this machine: chmod 600 %s", path, path)

@@ -105,7 +105,7 @@ def run_redrive(arguments: argparse.Namespace) -> int:
     from taskharbor.core.model import JobFilter
 
     _check_choice(arguments, "redrive")
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         chosen = _chosen(driver, arguments)
         if arguments.dry_run:
             return _rehearse(driver, arguments, chosen, "would be redriven")
@@ -141,7 +141,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
     from taskharbor.core.model import JobFilter
 
     _check_choice(arguments, "purge")
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         chosen = _chosen(driver, arguments)
         if arguments.dry_run:
             return _rehearse(driver, arguments, chosen, "would be removed for good")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CLOCK_OFF: Final = timedelta(seconds=2)
 OVERDUE_BY: Final = timedelta(minutes=1)
 OLD_DEAD: Final = timedelta(days=7)
+_WHERE_NOBODY_WORKS: Final = 3
+"""So many checks, the first ones, hold for a store that was moved: nobody is to start workers or redrive jobs there."""
 
 _DESCRIPTION: Final = """\
 Check a store and say what to do where something is wrong: whether it answers and has the right tables, its clock,
@@ -90,7 +92,8 @@ def examine(url: str, migrate: str) -> Iterator[Finding]:
             return
         yield ok("reachable", f"answered after {(time.monotonic() - began) * 1000:.0f} ms")
         yield ok("tables", "as this version needs them")
-        for check in (_moved, _clock, _store, _workers, served, _leader, _leases, _paused, _rules, _dead):
+        checks = [_moved, _clock, _store, _workers, served, _leader, _leases, _paused, _rules, _dead]
+        for check in checks[:_WHERE_NOBODY_WORKS] if _is_shut(driver) else checks:
             yield from _guarded(driver, check)
     finally:
         driver.close()
@@ -186,13 +189,27 @@ def _leases(driver: Driver) -> Iterator[Finding]:
 
 
 def _moved(driver: Driver) -> Iterator[Finding]:
-    from taskharbor.core.carrying import NOTE
-    from taskharbor.drivers.base import BaseDriver
-    from taskharbor.drivers.governed import where_to
+    from taskharbor.core.carrying import departure_of
 
-    if isinstance(driver, BaseDriver) and driver.is_shut():
-        cure = "use the new store; if a move was killed, run it again, or with --give-up"
-        yield problem("moved", where_to(driver.carrier().note(NOTE)), cure)
+    departure = departure_of(driver)
+    if departure is None:
+        return
+    if departure.gone:
+        yield problem("moved", departure.said, "give the new store to whoever has this one; this one is a backup")
+    elif departure.shut:
+        yield problem("moved", departure.said, "let the move end; if it was killed, run it again, or with --give-up")
+    else:
+        yield warning("moved", departure.said, "switch producers and workers over, one by one")
+
+
+def _is_shut(driver: Driver) -> bool:
+    from taskharbor.core.carrying import departure_of
+
+    try:
+        departure = departure_of(driver)
+    except TaskHarborError:  # of which the check itself tells
+        return False
+    return departure is not None and departure.shut
 
 
 def _paused(driver: Driver) -> Iterator[Finding]:

@@ -230,7 +230,7 @@ def run_retry(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
     from taskharbor.core.model import JobFilter
 
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         wanted = list(dict.fromkeys(arguments.ids))
         moved = driver.redrive(JobFilter(ids=wanted), reset_attempts=arguments.reset_attempts)
         back = set(moved)
@@ -249,7 +249,7 @@ def run_cancel(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
 
     answers: list[dict[str, object]] = []
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         for id in dict.fromkeys(arguments.ids):
             try:
                 status = driver.cancel(id).value

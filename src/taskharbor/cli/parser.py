@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from taskharbor.core.errors import InvalidInput
 
 _NEAR: Final = 0.6
+_BELOW_ZERO: Final = re.compile(r"-\.?\d")
 
 
 class WrongUsage(InvalidInput):
@@ -17,6 +19,11 @@ class WrongUsage(InvalidInput):
 
 class Parser(argparse.ArgumentParser):
     """Every verb gets one: argparse makes the parsers of verbs of the class of their parent."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # No flag begins with a digit: -5/s and -5m are values as -5 is, and whoever reads them says what is wrong.
+        self._negative_number_matcher = _BELOW_ZERO
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")
@@ -71,7 +78,7 @@ def _flags(root: argparse.ArgumentParser) -> set[str]:
 
 
 def _number(word: str) -> bool:
-    return word[1:2].isdigit()
+    return _BELOW_ZERO.match(word) is not None
 
 
 def _meant(word: str, known: Sequence[str]) -> str | None:

@@ -116,7 +116,7 @@ def run_pause(arguments: argparse.Namespace, *, paused: bool) -> int:
     from taskharbor.cli.output import print_each
     from taskharbor.cli.store import opened
 
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         _find(driver, arguments.names)
         for name in arguments.names:
             driver.pause_schedule(name, paused=paused)
@@ -129,7 +129,7 @@ def run_now(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
     from taskharbor.worker.scheduler import run_now as enqueue_now
 
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         _find(driver, arguments.names)
         now = driver.now()
         ids = {name: enqueue_now(driver, name, now) for name in arguments.names}
@@ -145,7 +145,7 @@ def run_remove(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import print_each
     from taskharbor.cli.store import opened
 
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         _find(driver, arguments.names)
         done = {name: {"name": name, "removed": driver.remove_schedule(name)} for name in arguments.names}
     return print_each(arguments, "schedules", done, "{} is removed")

@@ -61,16 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(stats)
     else:
-        show(*screen(stats).parts)
+        show(*screen({**stats, "moved": None}).parts)  # which standard error has said
     return 0
 
 
 def collect(driver: Driver) -> dict[str, Any]:
     """Everything at one time, as JSON has it."""
     from taskharbor.cli import peek
+    from taskharbor.core.carrying import departure_of
     from taskharbor.core.forms import is_alive, iso
 
     now = driver.now()
+    departure = departure_of(driver)
     counts = driver.counts()
     paused = {queue.name for queue in driver.queues() if queue.paused}
     oldest = peek.oldest_due(driver, now)
@@ -93,6 +95,7 @@ def collect(driver: Driver) -> dict[str, Any]:
         "recent": rates(driver.latest(limit=RECENT_ROWS).rows, now),
         "workers": {"alive": len(alive), "silent": len(workers) - len(alive), "slots": sum(w.slots for w in alive)},
         "leaders": [{"name": each.name, "holder": each.holder, "epoch": each.epoch} for each in leaders],
+        "moved": None if departure is None else departure.said,
     }
 
 
@@ -139,6 +142,8 @@ def screen(stats: dict[str, Any]) -> Screen:
         f"last {span(recent['window_s'])}: {ran}",
         f"workers: {workers['alive']} alive with {workers['slots']} slots{silent}; leader: {leaders}",
     ]
+    if stats["moved"]:
+        lines.append(stats["moved"])
     headings = ("queue", "tap", *states, "oldest ready")
     return Screen([Table(headings, rows, empty="no jobs yet"), "\n".join(lines)])
 

@@ -22,12 +22,37 @@ EMBEDDED: Final = ("memory", "json", "sqlite")
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, *, create: bool = False) -> Iterator[Driver]:
+def opened(arguments: argparse.Namespace, *, create: bool = False, writes: bool = False) -> Iterator[Driver]:
     """The driver of `--url`, else of the application, else of the environment, the file, or the default.
 
     Embedded stores are migrated where it is needed. Only with `create` does one come into being: whoever lists the
     jobs of a mistyped path should hear that nothing is there, and leave nothing behind.
+
+    Whoever looks at a store that was moved is told so at once; whoever `writes`, if no error has told them.
     """
+    with _opened(arguments, create) as driver:
+        if not (create or writes):
+            _say_moved(driver)
+        yield driver
+        if writes:
+            _say_moved(driver)
+
+
+def _say_moved(driver: Driver) -> None:
+    from taskharbor.core.carrying import departure_of
+
+    departure = departure_of(driver)
+    if departure is None:
+        return
+    if departure.gone:
+        then = "what is shown here is as it was then"
+    else:
+        then = "nothing runs here meanwhile" if departure.shut else "what is shown here is what has not gone there yet"
+    print(f"taskharbor: {departure.said}; {then}", file=sys.stderr)
+
+
+@contextmanager
+def _opened(arguments: argparse.Namespace, create: bool) -> Iterator[Driver]:
     harbor = _harbor(arguments)
     if harbor is not None:
         try:

@@ -124,7 +124,7 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import cleaned, print_json
     from taskharbor.cli.store import opened
 
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         revoked = {id: driver.revoke_token(id) for id in dict.fromkeys(arguments.ids)}
         known = {token.id for token in driver.get_tokens(list(revoked))}
     if arguments.json:

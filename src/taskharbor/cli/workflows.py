@@ -194,7 +194,7 @@ def run_change(arguments: argparse.Namespace) -> int:
 
     done: dict[str, dict[str, Any]] = {}
     refused: list[InvalidInput] = []
-    with opened(arguments) as driver:
+    with opened(arguments, writes=True) as driver:
         for id in arguments.ids:
             driver.get_workflow(id)  # before any of them is changed
         for id in arguments.ids:

@@ -37,6 +37,23 @@ ORIGIN: Final = "moved_from"
 """In a store that was filled by a move: the identity of the one that it came from, and of those before that."""
 
 
+class Departure(NamedTuple):
+    """That a store was moved to another one, or is being moved."""
+
+    said: str
+    """In words: where to, and what to do."""
+    shut: bool
+    """Nobody takes jobs in here or gives any out."""
+    gone: bool
+    """The move has ended, and nobody will."""
+
+
+def departure_of(driver: object) -> Departure | None:
+    """None for a store that is in use, and for one of a kind that cannot be moved. Asks the store."""
+    ask: Callable[[], Departure | None] | None = getattr(driver, "departure", None)
+    return None if ask is None else ask()
+
+
 class Table(NamedTuple):
     """The columns with their kinds (text, number, real, flag, time, bytes, json), and how many of them are the key."""
 

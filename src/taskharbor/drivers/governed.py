@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.carrying import GONE, MARKS, MOVING, NOTE, Carrier
+from taskharbor.core.carrying import GONE, MARKS, MOVING, NOTE, Carrier, Departure
 from taskharbor.core.contract import Leased, Settled
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, StoreMoved
 from taskharbor.core.fairness import checked_weights
@@ -94,6 +94,15 @@ class GoverningCalls(StoreOperations):
         """Whether everything in this store was moved to another one."""
         self._check_open()
         return self._read_rules().gone
+
+    def departure(self) -> Departure | None:
+        """Whether everything in this store was moved to another one, or is being moved; None while it is in use as
+        ever."""
+        self._check_open()
+        rules = self._read_rules()
+        if not (rules.shut or rules.gone or rules.draining):
+            return None
+        return Departure(where_to(self.carrier().note(NOTE), gone=rules.gone), rules.shut, rules.gone)
 
     def is_filling(self) -> bool:
         """Whether another store, which has the schedules, is being drained into this one."""
@@ -187,13 +196,16 @@ class GoverningCalls(StoreOperations):
         return batch
 
     def _moved(self) -> StoreMoved:
-        return StoreMoved(where_to(self.carrier().note(NOTE)))
+        # Not by the rules that are kept: who was stopped at the fence may not know how far the move has come.
+        return StoreMoved(where_to(self.carrier().note(NOTE), gone=self._read_rules().gone))
 
     def _absent(self, error: JobNotFound) -> JobNotFound:
         """The error about a job that is not here: it may have been taken to another store."""
-        if not (self._rules().draining or self._rules().gone):
+        rules = self._rules()
+        if not (rules.draining or rules.gone):
             return error
-        return JobNotFound(f"{error}, or it has gone already: {where_to(self.carrier().note(NOTE))}")
+        where = where_to(self.carrier().note(NOTE), gone=rules.gone)
+        return JobNotFound(f"{error}, or it has gone already: {where}")
 
     def forget_rules(self) -> None:
         """Read what governs claims again before the next one, as if nothing had been known of it."""
@@ -312,9 +324,17 @@ class GoverningCalls(StoreOperations):
         return self._at_desk(lambda desk: take_tags_back(desk, queue, TAGS_IN_ONE))
 
 
-def where_to(note: str | None) -> str:
-    """What to do instead, from the note that a move leaves in both stores."""
-    to = json.loads(note).get("to_url") if note else None
-    if to is None:
+def where_to(note: str | None, *, gone: bool) -> str:
+    """What to do instead, from the note that a move leaves in both stores. It never has a password."""
+    from taskharbor.drivers.opening import redacted  # which knows all drivers
+
+    known = json.loads(note) if note else {}
+    if "to_url" not in known:
         return "`taskharbor move` is filling this store, and has not ended: run the same move again to its end"
-    return f"this store was moved to {to}, or is being moved there: use that one"
+    to = redacted(known["to_url"])
+    if gone:
+        return f"this store was moved to {to}: use that one"
+    # With both stores shut, the new one is shut to the end; a live move has opened it.
+    return f"this store is being moved to {to}: use that one" + (
+        "" if known.get("live") else " when the move has ended"
+    )

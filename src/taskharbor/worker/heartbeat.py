@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
+from taskharbor.core.carrying import departure_of
 from taskharbor.core.errors import InvalidInput, StoreError, TaskHarborError
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH
@@ -82,8 +83,16 @@ class Heartbeat:
             self._cancels_at = moment + CANCEL_LOOK_S
             self._look_for_cancels([held for held in held_now if self._may_be_cancelled(held, moment)])
         if self._row is not None and moment >= self._beat_at:
-            self._crew.driver.heartbeat(self._row)
+            self._beat(self._row)
             self._beat_at = moment + WORKER_BEAT_S
+
+    def _beat(self, row: Worker) -> None:
+        """In a store that was moved nobody clears away whoever falls silent: there it signs off instead."""
+        departure = departure_of(self._crew.driver)
+        if departure is not None and departure.gone:
+            self._crew.driver.deregister(row.id)
+        else:
+            self._crew.driver.heartbeat(row)
 
     def _is_due(self, held: Held, moment: float) -> bool:
         if held.lost or held.overdue or held.ending is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from taskharbor.core.carrying import departure_of
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
@@ -144,6 +145,11 @@ class Leader:
         try:
             # The local reading of the clock is the earlier one, so the term ends here first and then in the store.
             moment = self._driver.now() if now is None else now
+            departure = departure_of(self._driver)
+            if departure is not None and departure.gone:  # there is nobody left to lead
+                self._resign()
+                self._bid_at = begun + BID_S
+                return None
             won = self._driver.elect(self._name, self._holder, moment, self._term_s, epoch=epoch)
         except Exception as error:
             self._failed("election", error)

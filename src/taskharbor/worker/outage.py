@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Final, Protocol
 
-from taskharbor.core.errors import StoreError
+from taskharbor.core.errors import StoreError, StoreMoved
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
@@ -29,6 +29,8 @@ class Outage:
         self._lock = threading.Lock()
         self._since: float | None = None
         self._wait_s = FIRST_WAIT_S
+        self.moved: StoreMoved | None = None
+        """What the store said last, if it is that everything was moved to another one."""
 
     def wait(self, error: StoreError, stop: Stop) -> None:
         self.began(error)
@@ -39,6 +41,7 @@ class Outage:
 
     def began(self, error: StoreError) -> None:
         with self._lock:
+            self.moved = error if isinstance(error, StoreMoved) else None
             if self._since is not None:
                 return
             self._since = time.monotonic()
@@ -49,6 +52,7 @@ class Outage:
             return
         with self._lock:
             since, self._since = self._since, None
+            self.moved = None
             self._wait_s = FIRST_WAIT_S
         if since is not None:
             log.warning("the store is back after %.1f s", time.monotonic() - since)

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor import __version__
-from taskharbor.core.errors import InvalidInput, StoreError, StoreRefused, StoreUnavailable
-from taskharbor.core.fleet import ANY_TYPE
+from taskharbor.core.carrying import departure_of
+from taskharbor.core.errors import InvalidInput, StoreError, StoreMoved, StoreRefused, StoreUnavailable
 from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
@@ -34,7 +34,7 @@ from taskharbor.worker.outage import Outage
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
 from taskharbor.worker.relief import Relief
-from taskharbor.worker.settings import check_count, check_retention, check_seconds
+from taskharbor.worker.settings import check_count, check_retention, check_seconds, chosen_types, handled_types
 from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
 from taskharbor.worker.supervisor import heed_parent
 from taskharbor.worker.tally import Tally
@@ -52,9 +52,6 @@ HURRIED_S: Final = 0.2
 """How long handlers may take to end once they are told to, in good order and in a hurry."""
 LAST_WORDS_S: Final = 5.0
 """How long a stopping worker tries to tell the store what it gives back."""
-
-MOST_OF_TYPES: Final = 4_000
-"""How many characters of names of types a worker says it handles."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -98,7 +95,7 @@ class Worker:
         self.tally = Tally()
         self._harbor = harbor
         self._slots = _slots(queues, harbor, concurrency)
-        self._types = _types(types, take_all, harbor)
+        self._types = chosen_types(types, take_all, harbor)
         self._lease_s = lease_s
         self._grace_s = grace_s
         self._batch = min(batch, MAX_BATCH)
@@ -116,7 +113,8 @@ class Worker:
     # --- What people call --------------------------------------------------------------------------------
 
     def run(self) -> Tally:
-        """Work until told to stop, then finish in good order. A store that is away at the start is waited for."""
+        """Work until told to stop, then finish in good order. A store that is away at the start is waited for, unless
+        everything in it was moved to another one."""
         restore = self._listen()
         try:
             self._start_patiently()
@@ -128,13 +126,17 @@ class Worker:
         return self.tally
 
     def drain(self) -> Tally:
-        """Work until nothing is runnable any more. Jobs that are due later are left for later."""
+        """Work until nothing is runnable any more. Jobs that are due later are left for later. If the store is moved
+        meanwhile, `StoreMoved` when what runs has ended."""
         restore = self._listen()
         try:
             self.start()
-            while not self._stopping.is_set() and not self._has_done_enough() and not self._is_dry():
+            while not self._is_cut_short() and not self._is_dry():
                 time.sleep(STEP_S / 4)
+            moved = None if self._stopping.is_set() or self._has_done_enough() else self._found_moved()
             self.stop()
+            if moved is not None:
+                raise moved
         finally:
             restore()
         return self.tally
@@ -157,12 +159,18 @@ class Worker:
                 self.start()
             except StoreRefused:
                 raise
+            except StoreMoved as error:
+                departure = departure_of(self._harbor.driver)
+                if departure is not None and departure.gone:
+                    raise
+                self._outage.wait(error, self._stopping)  # a move that fails or is given up opens the store again
             except StoreUnavailable as error:
                 self._outage.wait(error, self._stopping)
 
     def _prepare(self) -> None:
         driver = self._harbor.driver
         driver.now()  # the first look at the store: what is wrong with it is said here, to the caller
+        self._refuse_moved()
         self._crew = crew = Crew(
             driver=driver,
             worker_id=self.id,
@@ -191,6 +199,22 @@ class Worker:
         self._heartbeat = Heartbeat(crew, self._row() if self._fleet else None)
         vouched = kept_by_lake(driver)
         self._leader = Leader(driver, self.id, retention=self._retention, vouched=vouched) if self._fleet else None
+
+    def _refuse_moved(self) -> None:
+        """Nothing is done in a store that was moved: it would register, declare and lead where nobody looks."""
+        departure = departure_of(self._harbor.driver)
+        if departure is not None and departure.shut:
+            raise StoreMoved(departure.said)
+
+    def _found_moved(self) -> StoreMoved | None:
+        """A store that is shut gives nothing out, which looks as if nothing were left."""
+        try:
+            self._refuse_moved()
+        except StoreMoved as error:
+            return error
+        except StoreError:  # it is away now; what it said before that counts
+            pass
+        return self._outage.moved
 
     def stop(self) -> None:
         """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice."""
@@ -258,7 +282,7 @@ class Worker:
             slots=sum(self._slots.values()),
             version=__version__,
             started_at=self._crew.driver.now(),
-            meta=_handled(self._types),
+            meta=handled_types(self._types),
         )
 
     def _fields(self) -> dict[str, Any]:
@@ -268,6 +292,12 @@ class Worker:
 
     def _has_done_enough(self) -> bool:
         return self._allowance.used_up and not len(self._crew.registry)
+
+    def _is_cut_short(self) -> bool:
+        """Whether a drain ends though there may be something to do: told to, has done enough, or the store is gone."""
+        if self._stopping.is_set() or self._has_done_enough():
+            return True
+        return self._outage.moved is not None and not len(self._crew.registry)
 
     def _is_dry(self) -> bool:
         """Whether there is nothing to do: nothing is held, and since then every lane has looked and found nothing.
@@ -282,7 +312,7 @@ class Worker:
             for claimer in self._claimers:
                 claimer.hint()
             while any(claimer.looks == seen for claimer, seen in zip(self._claimers, looks, strict=True)):
-                if self._stopping.is_set() or self._has_done_enough():
+                if self._is_cut_short():
                     return True
                 if self._finds() != finds:
                     return False
@@ -370,22 +400,3 @@ def _slots(queues: Queues, harbor: Harbor, concurrency: int) -> dict[str, int]:
         check_name(queue, "queue", MAX_NAME)
         check_count(f"the slots of queue {queue!r}", count)
     return slots
-
-
-def _types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> Sequence[str] | None:
-    """Only jobs that can be run here are claimed, unless the worker is told to take all."""
-    if take_all:
-        return None
-    known = list(harbor.tasks) if types is None else list(types)
-    unknown = [name for name in known if name not in harbor.tasks]
-    if unknown:
-        raise InvalidInput(f"no task is named {unknown[0]!r}: known are {', '.join(sorted(harbor.tasks)) or 'none'}")
-    if not known:
-        raise InvalidInput("this harbor has no tasks: define some with @harbor.task, or use take_all=True")
-    return known
-
-
-def _handled(types: Sequence[str] | None) -> dict[str, str]:
-    """What the worker takes, for whoever asks why a job waits; nothing if it is too much to say."""
-    said = ANY_TYPE if types is None else ",".join(types)
-    return {"types": said} if len(said) <= MOST_OF_TYPES and not any("," in each for each in types or ()) else {}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.fleet import ANY_TYPE
 from taskharbor.core.limits import MAX_DURATION
 
+if TYPE_CHECKING:
+    from taskharbor.app.harbor import Harbor
+
 LONGEST_S: Final = MAX_DURATION.total_seconds()
+MOST_OF_TYPES: Final = 4_000
+"""How many characters of names of types a worker says it handles."""
 
 
 def check_count(name: str, value: Any) -> None:
@@ -31,3 +38,22 @@ def check_retention(value: Any) -> None:
             f"retention must be a timedelta that is not negative, such as timedelta(days=30), got {value!r}: "
             "leave it out to keep jobs for ever"
         )
+
+
+def chosen_types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> Sequence[str] | None:
+    """Only jobs that can be run here are claimed, unless the worker is told to take all."""
+    if take_all:
+        return None
+    known = list(harbor.tasks) if types is None else list(types)
+    unknown = [name for name in known if name not in harbor.tasks]
+    if unknown:
+        raise InvalidInput(f"no task is named {unknown[0]!r}: known are {', '.join(sorted(harbor.tasks)) or 'none'}")
+    if not known:
+        raise InvalidInput("this harbor has no tasks: define some with @harbor.task, or use take_all=True")
+    return known
+
+
+def handled_types(types: Sequence[str] | None) -> dict[str, str]:
+    """What the worker takes, for whoever asks why a job waits; nothing if it is too much to say."""
+    said = ANY_TYPE if types is None else ",".join(types)
+    return {"types": said} if len(said) <= MOST_OF_TYPES and not any("," in each for each in types or ()) else {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from taskharbor.core.carrying import MOVING, NOTE
+from taskharbor.core.carrying import DRAINING, GONE, MOVING, NOTE, Departure, departure_of
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import StoreMoved
 from taskharbor.core.fleet import Worker
@@ -155,6 +155,26 @@ class MovingContract:
         opened(moved)
         BY_HAND[verb](driver)
         assert state_of(driver) != before
+
+    def test_a_store_says_whether_it_is_being_moved_or_was_and_where_to_without_a_password(
+        self, driver: Driver
+    ) -> None:
+        assert departure_of(driver) is None
+        moved = shut_unnoticed(driver)
+        later = "this store is being moved to elsewhere: use that one when the move has ended"
+        assert departure_of(driver) == Departure(later, shut=True, gone=False)
+        moved.set_mark(GONE, True)
+        assert departure_of(driver) == Departure("this store was moved to elsewhere: use that one", True, gone=True)
+        with pytest.raises(StoreMoved, match="was moved to elsewhere"):
+            add(driver)
+        opened(moved)
+        assert departure_of(driver) is None
+        moved.carrier().write_notes({NOTE: '{"to": "1", "to_url": "mysql://app:secret@db/shop", "live": true}'})
+        moved.set_mark(DRAINING, True)
+        live = "this store is being moved to mysql://app:***@db/shop: use that one"
+        assert departure_of(driver) == Departure(live, shut=False, gone=False)
+        moved.set_mark(DRAINING, False)
+        opened(moved)
 
     def test_what_runs_in_a_store_that_is_shut_may_end(self, driver: Driver) -> None:
         undone = NewWorkflow("w", [NewStep("one", new_job())], Policy.COMPENSATE, new_job(type="undo"))

@@ -9,11 +9,9 @@ from typing import Final
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
-from taskharbor.core.carrying import NOTE
+from taskharbor.core.carrying import departure_of
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import StoreError, StoreMoved, TaskHarborError
-from taskharbor.drivers.base import BaseDriver
-from taskharbor.drivers.governed import where_to
 from taskharbor.web.api.bodies import answer
 from taskharbor.web.api.shapes import Shape
 from taskharbor.web.problems import Problem, Troubles, documented
@@ -58,8 +56,9 @@ class Readiness:
     def _ask(self) -> None:
         self._driver.get_tokens([_NOBODY])  # the newest table
         self._driver.queues()
-        if isinstance(self._driver, BaseDriver) and self._driver.is_shut():
-            raise StoreMoved(where_to(self._driver.carrier().note(NOTE)))
+        departure = departure_of(self._driver)
+        if departure is not None and departure.shut:
+            raise StoreMoved(departure.said)
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._under_way = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from taskharbor.core.carrying import Departure, departure_of
 from taskharbor.core.contract import Driver
 from taskharbor.core.forms import is_alive
 from taskharbor.web.following import Feed, Recent, Series
@@ -57,6 +58,8 @@ class Figures(NamedTuple):
     more_queues: int
     fleet: FleetFigures | None
     """None for who may see one tenant only: workers are nobody's."""
+    moved: Departure | None
+    """That nobody should use this store any more. Where everything went is nothing for who may see one tenant only."""
 
     @property
     def failing(self) -> str:
@@ -94,6 +97,7 @@ def figures(driver: Driver, census: Census, feed: Feed, tenant: str | None) -> F
         shown,
         len(queues) - len(shown),
         _fleet(driver, now) if tenant is None else None,
+        departure_of(driver),
     )
 
 
