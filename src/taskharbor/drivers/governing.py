@@ -21,6 +21,7 @@ from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
 from taskharbor.core.model import Job, LeasedJob, QueueSettings
 from taskharbor.drivers.shares import advance_lines, give_out_tags
 from taskharbor.drivers.tidying import TidyDesk
+from taskharbor.drivers.waking import by_parts
 
 MOST_WOKEN: Final = 1_000
 """Buckets, and jobs of theirs, that one claim brings back."""
@@ -310,17 +311,16 @@ def _wake(desk: Desk, judge: Judge, known: Mapping[tuple[str, str, str], Limit],
     if not found:
         return _Woken()
     standings = desk.standings([each.bucket for each in found])
-    counts, limited, left = dict[str, int](), set[str](), MOST_WOKEN
+    wanted, limited = dict[str, int](), set[str]()
     for bucket, key in found:
         limit = known.get(key)
-        counts[bucket] = left
+        wanted[bucket] = MOST_WOKEN
         if limit is not None:
             limited.add(bucket)
             judge.learn(limit, bucket, standings.get(bucket))
             # No more than this claim can take: what is brought back without need is only put back again.
-            counts[bucket] = min(judge.room(bucket), ask.limit, left)
-        left -= counts[bucket]
-    return _Woken(list(counts), limited, _unbench(desk, counts, ask))
+            wanted[bucket] = min(judge.room(bucket), ask.limit)
+    return _Woken(list(wanted), limited, _unbench(desk, wanted, ask))
 
 
 def _bring_back(desk: Desk, judge: Judge, woken: _Woken, ask: Ask, taken: _Taken) -> bool:
@@ -336,11 +336,9 @@ def _bring_back(desk: Desk, judge: Judge, woken: _Woken, ask: Ask, taken: _Taken
     return bool(counts)
 
 
-def _unbench(desk: Desk, counts: Mapping[str, int], ask: Ask) -> list[str]:
-    """Bring so many back; of which buckets as many came."""
-    asked = {bucket: count for bucket, count in counts.items() if count}
-    back = desk.unbench(asked, ask) if asked else {}
-    return [bucket for bucket, count in asked.items() if back.get(bucket, 0) == count]
+def _unbench(desk: Desk, wanted: Mapping[str, int], ask: Ask) -> list[str]:
+    """Bring so many back, at most `MOST_WOKEN` in all; of which buckets as many came as were asked for."""
+    return by_parts(lambda counts: desk.unbench(counts, ask), wanted, MOST_WOKEN)
 
 
 def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask, result: _Taken) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from taskharbor.testing.contract.access import AccessContract
 from taskharbor.testing.contract.attempts import AttemptContract
 from taskharbor.testing.contract.batches import BatchContract
+from taskharbor.testing.contract.benches import BenchContract
 from taskharbor.testing.contract.cancelling import CancelContract
 from taskharbor.testing.contract.closing import ClosingContract
 from taskharbor.testing.contract.concurrency import ConcurrencyContract
@@ -66,6 +67,7 @@ class DriverContract(
     RecoveryContract,
     ScheduleContract,
     LimitContract,
+    BenchContract,
     RateContract,
     FairnessContract,
     WorkflowContract,
