@@ -157,7 +157,7 @@ class RateContract:
             moment = NOON + second * SECOND
 
             def claim(_: int, now: datetime = moment) -> int:
-                return sum(len(driver.reserve("default", now=now, limit=3)) for _ in range(9))
+                return sum(len(driver.reserve("default", now=now, limit=3)) for _ in range(5))
 
             assert sum(in_threads(CLAIMERS, claim)) == allowed, f"at second {second}"
 
