@@ -59,6 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
             if "spark" in getattr(item, "fixturenames", ()):
                 item.add_marker("slow")
+    if not MISSING:
+        from tests.pipeline import quick_java
+
+        quick_java.choose()  # for tests elsewhere that start a Spark, too
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield started
     started.stop()
     if making is not None:
-        making.wait()
+        quick_java.leave(making)
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tests.pipeline.lives import live
@@ -36,14 +40,23 @@ def _kept() -> Path:
     from taskharbor.pipeline.java import ensure_java
 
     home, jars = ensure_java(dict(os.environ)).resolve(), Path(pyspark.__file__).parent / "jars"
-    told = [str(home), str(jars), *(str(path.stat().st_mtime_ns) for path in (home / "lib" / "modules", jars))]
+    told = [str(home), str(jars), *(str(path.stat().st_mtime_ns) for path in (home / "bin" / "java", jars))]
     return PLACE / f"spark-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:16]}.jsa"
+
+
+def _refused(kept: Path) -> Path:
+    """What is there instead, where Java does not keep classes: one without an archive of its own does not."""
+    return kept.with_suffix(".refused")
 
 
 def choose() -> None:
     """Tell every Java that is started from now on how to start."""
-    kept = _kept()
-    os.environ[_VARIABLE] = f"{SHORT_LIVED} {_SILENT} -XX:SharedArchiveFile={kept}" if kept.exists() else SHORT_LIVED
+    from taskharbor.pipeline.java import JavaMissing
+
+    os.environ[_VARIABLE] = SHORT_LIVED
+    with suppress(JavaMissing):  # whoever needs one hears of it
+        if (kept := _kept()).exists():
+            os.environ[_VARIABLE] += f" {_SILENT} {shlex.quote(f'-XX:SharedArchiveFile={kept}')}"
 
 
 def chosen() -> str:
@@ -51,9 +64,9 @@ def chosen() -> str:
 
 
 def making() -> subprocess.Popen[bytes] | None:
-    """Begin to make what is kept, unless it is there or somebody else is at it."""
+    """Begin to make what is kept, unless it is there, or this Java keeps nothing."""
     kept = _kept()
-    if kept.exists():
+    if kept.exists() or _refused(kept).exists():
         return None
     PLACE.mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -65,45 +78,56 @@ def making() -> subprocess.Popen[bytes] | None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 
+def leave(process: subprocess.Popen[bytes]) -> None:
+    """Wait for it, but not for ever: what is not ready now, another run of the tests makes."""
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the session that was started for it, with its Java
+        process.wait()
+
+
 def main() -> None:
-    """Do a little of everything, so that its classes are known, and keep them."""
+    """Do a little of what tests do, so that its classes are known, and keep them."""
     import fcntl
 
+    kept = _kept()
+    with (PLACE / "lock").open("w") as lock, suppress(BlockingIOError):  # somebody else is at it
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for left in PLACE.glob("making-*"):  # by one that was killed
+            shutil.rmtree(left)
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(prefix="making-", dir=PLACE) as name:
+                _make(Path(name), kept)
+
+
+def _make(place: Path, kept: Path) -> None:
     from pyspark import SparkContext
 
-    from taskharbor.pipeline import bronze, run, runs, session
-    from taskharbor.pipeline.audit import audit_lake
-    from taskharbor.pipeline.lake import Lake
+    from taskharbor.pipeline import run, session
     from taskharbor.pipeline.loading import load
 
-    kept = _kept()
-    with (PLACE / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=PLACE) as name:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        place = Path(name)
-        url = f"sqlite:///{place / 'jobs.db'}"
-        with open_driver(url) as driver:  # type: ignore[attr-defined]
-            driver.migrate()
-            live(driver)
-            options = f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={place / 'classes'}"
-            quick = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "512m"}
-            spark = session("local[1]", **quick, **{"spark.driver.extraJavaOptions": options})
-            run(url, place / "lake", spark=spark)
-            bronze.SMALL_ROWS = runs.SMALL_ROWS = 1  # type: ignore[misc]
-            live(driver, first=1)
-            run(url, place / "lake", spark=spark)
-        audit_lake(spark, Lake(place / "lake"))
-        load(spark.range(3).selectExpr("to_json(struct(id)) AS payload"), url, type="t")
-        spark.stop()
-        java = SparkContext._gateway.proc  # type: ignore[union-attr]
-        java.stdin.close()
-        java.wait()
+    url = f"sqlite:///{place / 'jobs.db'}"
+    with open_driver(url) as driver:  # type: ignore[attr-defined]
+        driver.migrate()
+        live(driver)
+    options = f"{SHORT_LIVED} {shlex.quote(f'-XX:ArchiveClassesAtExit={place}/classes')}"
+    quick = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "512m"}
+    spark = session("local[1]", **quick, **{"spark.driver.extraJavaOptions": options})
+    run(url, place / "lake", spark=spark)
+    load(spark.range(3).selectExpr("to_json(struct(id)) AS payload"), url, type="t")
+    spark.stop()
+    java = SparkContext._gateway.proc  # type: ignore[union-attr]
+    java.stdin.close()
+    java.wait()
+    if (place / "classes").exists():
         (place / "classes").replace(kept)
+    else:
+        _refused(kept).touch()
 
 
 if __name__ == "__main__":
