@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,18 @@ def test_a_worker_with_the_url_of_a_store_that_was_moved_ends_with_an_error(
     said = say("--url", SOURCE, "-A", app, "worker", *flags, code=1)
     assert "taskharbor: this store was moved to json:///new: use that one" in said
     assert driver.workers() == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--drain"]], ids=["run", "drain"])
+def test_several_processes_of_a_worker_are_not_started_again_on_a_store_that_was_moved(
+    driver: Driver, say: Say, app: str, flags: list[str]
+) -> None:
+    say("move", SOURCE, TARGET)
+    command = [sys.executable, "-m", "taskharbor", "--url", SOURCE, "-A", app, "worker", "--processes", "2", *flags]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.count("this store was moved to json:///new") == 2
+    assert "starting it again" not in ended.stderr
 
 
 def test_people_are_told_what_was_moved(driver: Driver, say: Say) -> None:

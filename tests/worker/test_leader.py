@@ -40,7 +40,8 @@ class Troubled:
         self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        self.calls.append(name)
+        if name != "departure":  # a look at whether the store was moved, before each bid: no duty
+            self.calls.append(name)
         if name in self.broken:
             return self._gone
         return self.instead.get(name) or getattr(self._driver, name)

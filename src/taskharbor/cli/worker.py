@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb, flag_of, nearest, options_of
 from taskharbor.cli.values import positive, positive_duration, queues
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import InvalidInput, StoreMoved
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
@@ -99,6 +99,7 @@ def _queues(arguments: argparse.Namespace) -> list[str] | dict[str, int] | None:
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.app import required_app
+    from taskharbor.worker import supervisor
     from taskharbor.worker.logs import log_to
 
     if isinstance(arguments.lake_in_file, str):
@@ -111,6 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = worker_settings(arguments)
     if arguments.processes > 1:
         return _run_many(arguments, harbor, settings)
+    is_one_of_several = os.environ.get(supervisor.SUPERVISED) == "1"  # which the worker takes out of the environment
     worker = harbor.worker(**settings)
     _announce(harbor, settings, worker.id, arguments.log_format)
     left = 0
@@ -120,6 +122,11 @@ def run(arguments: argparse.Namespace) -> int:
             left = _left(harbor, settings)
         else:
             worker.run()
+    except StoreMoved as error:
+        if not is_one_of_several:
+            raise
+        print(f"taskharbor: {error}", file=sys.stderr)
+        return supervisor.MOVED_AWAY
     finally:
         harbor.close()
     if arguments.drain:
@@ -138,13 +145,13 @@ def _served(harbor: Harbor, settings: dict[str, Any]) -> list[str]:
 
 
 def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> int:
-    from taskharbor.worker import supervisor
-
     if arguments.name is not None:
         raise InvalidInput("--name is for one process: two workers of one name would take each other for themselves")
     if arguments.drain and arguments.json:
         raise InvalidInput("--drain --json is for one process: several would each print a document")
     _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
+    from taskharbor.worker import supervisor
+
     harbor.close()  # each process opens the store for itself
     # What the file names, each process finds there for itself, and where it is to be imported from.
     app = arguments.app if arguments.app_directory is None else None

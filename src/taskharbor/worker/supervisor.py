@@ -28,6 +28,8 @@ STEADY_S: Final = 60.0
 LOOK_S: Final = 0.05
 WRONG_USAGE: Final = 2
 """The exit code of a worker that cannot be started like this, today or tomorrow."""
+MOVED_AWAY: Final = 69
+"""The exit code of one whose store was moved to another one: started again, it would end again."""
 WORDS: Final = (b"stop\n", b"hurry\n")
 
 log = logging.getLogger("taskharbor.worker")
@@ -91,7 +93,7 @@ class Supervisor:
             return
         # One that ended of the signal itself had not begun to work.
         place.code = 0 if self._signals and -code in (signal.SIGTERM, signal.SIGINT) else code
-        if code == 0 or self._signals:
+        if code in (0, MOVED_AWAY) or self._signals:
             place.is_open = False
             return
         if time.monotonic() - place.started > STEADY_S:
