@@ -132,11 +132,9 @@ class EngineDesk(EngineFlows):
                 found[bucket] = Standing(running, kept.tokens, kept.counted_at)
         return found
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
-        for bucket, (limit, left) in tokens.items():
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
+        for bucket, (limit, left, counted_at) in tokens.items():
             kept = self._state.buckets.get(bucket) or BucketRecord(limit.key)
-            # Clocks differ a little: time that was counted once is never counted again.
-            counted_at = max(now, kept.counted_at or now)
             self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=counted_at))
 
     def rest(self, until: Mapping[str, datetime]) -> None:
@@ -259,6 +257,11 @@ class EngineDesk(EngineFlows):
         }
         chosen = heapq.nsmallest(most, found)
         return [Resting(each, found[each].limit, found[each].tokens, found[each].counted_at) for each in chosen]
+
+    def hurry(self, key: tuple[str, str, str], beyond: datetime, now: datetime) -> None:
+        for bucket, kept in list(self._state.buckets.items()):
+            if kept.limit == key and kept.wake_at is not None and kept.wake_at > beyond:
+                self._state.put("buckets", bucket, replace(kept, wake_at=now))
 
     def forget(self, buckets: Sequence[str]) -> None:
         for bucket in buckets:

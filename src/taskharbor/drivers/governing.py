@@ -20,15 +20,13 @@ from taskharbor.core.fairness import Newcomer
 from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
 from taskharbor.core.model import Job, LeasedJob, QueueSettings
 from taskharbor.drivers.shares import advance_lines, give_out_tags
-from taskharbor.drivers.tidying import TidyDesk
+from taskharbor.drivers.tidying import LOOK_AGAIN, TidyDesk
 from taskharbor.drivers.waking import by_parts
 
 MOST_WOKEN: Final = 1_000
 """Buckets, and jobs of theirs, that one claim brings back."""
 MOST_BENCHED: Final = 10_000
 """Jobs that one claim goes past because they are held back; the next one goes on behind them."""
-LOOK_AGAIN: Final = timedelta(seconds=30)
-"""A bucket with benched jobs is looked at after this time even if nothing was heard of it."""
 AT_ONCE: Final = EPOCH
 """When to look at a bucket at the very next claim, whatever its clock says."""
 TAGS_AT_ONCE: Final = 1_000
@@ -188,8 +186,8 @@ class Desk(TidyDesk, Protocol):
         """Remember that these jobs count in these buckets. A note of before for the same job and bucket goes."""
         ...
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
-        """What is left in these buckets, counted at `now`."""
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
+        """What is left in these buckets, and when that was counted."""
         ...
 
     def newcomers(
@@ -265,7 +263,7 @@ def governed_claim(
     if notes:
         desk.note(notes)
     if spent := judge.spent():
-        desk.spend(spent, ask.now)
+        desk.spend(spent)
     advance_lines(desk, rules, ask, taken.jobs)
     times = {bucket: judge.next_token_at(bucket, ask.limit) for bucket in {*looked_at, *taken.stopped_by}}
     if looked_at or at_once:

@@ -172,11 +172,12 @@ class SqlDesk(SqlFlows, ABC):
             buckets, ids, tokens, untils = zip(*running, strict=True)
             self._run("desk_note", {}, {"buckets": buckets, "ids": ids, "tokens": tokens, "untils": untils})
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
         buckets = sorted(tokens)
         named = _keys(tokens[bucket][0] for bucket in buckets)
         left = [float(tokens[bucket][1]) for bucket in buckets]
-        self._run("desk_spend", {"now": now}, {"buckets": buckets, **named, "tokens": left})
+        counted = [tokens[bucket][2] for bucket in buckets]
+        self._run("desk_spend", {}, {"buckets": buckets, **named, "tokens": left, "counted": counted})
 
     # --- Fair shares -------------------------------------------------------------------------------------------
 
@@ -234,6 +235,9 @@ class SqlDesk(SqlFlows, ABC):
     def resting(self, after: str, most: int) -> Sequence[Resting]:
         rows = self._rows("tidy_buckets", {"after": after, "most": most})
         return [Resting(row[0], (row[1], row[2], row[3]), row[4], row[5]) for row in rows]
+
+    def hurry(self, key: tuple[str, str, str], beyond: datetime, now: datetime) -> None:
+        self._run("desk_hurry", {**key_values(key), "beyond": beyond, "now": now})
 
     def forget(self, buckets: Sequence[str]) -> None:
         self._run("tidy_forget", {}, {"buckets": buckets})

@@ -46,6 +46,7 @@ _ONE_OF: Final = {
     "pers": "per",
     "wakes": "wake_at",
     "tokens": "token",
+    "counted": "counted_at",
     "untils": "until",
     "tenants": "tenant_id",
     "tags": "tag",
