@@ -30,6 +30,10 @@ SLOWEST: Final = 1e-6
 BURST_S: Final = 0.25
 """Without a burst of its own, a rate lets through at once what it lets through in this time."""
 
+CLOCKS_DIFFER_S: Final = 60.0
+"""Rates hold exactly while the clocks of all who claim differ by no more than this. A bucket that was counted further
+ahead than that, and than it takes to fill, was counted by a clock that was wrong."""
+
 PATIENCE_S: Final = 0.1
 """How much later than for one token a claim may come back to take several at once."""
 
@@ -57,6 +61,11 @@ class Limit:
         if self.rate is None:
             return math.inf
         return self.burst if self.burst is not None else max(1, math.ceil(self.rate * BURST_S))
+
+    @property
+    def longest_wait(self) -> timedelta:
+        """No bucket of this limit waits longer for its next token, whoever's clock says when."""
+        return timedelta(seconds=CLOCKS_DIFFER_S + (0.0 if self.rate is None else 1 / self.rate))
 
     def covers(self, job: Job) -> bool:
         return bool(self.name == getattr(job, _FIELD[self.scope]))
@@ -158,6 +167,7 @@ class _Bucket:
     limit: Limit
     running: int
     tokens: float
+    counted_at: datetime
     used: bool = False
 
 
@@ -190,11 +200,16 @@ class Judge:
 
     def learn(self, limit: Limit, bucket: str, standing: Standing | None) -> None:
         standing = standing or Standing()
-        tokens = limit.depth
-        if limit.rate is not None and standing.counted_at is not None:
-            passed = max(0.0, (self._now - standing.counted_at).total_seconds())
-            tokens = min(limit.depth, standing.tokens + passed * limit.rate)
-        self._buckets[bucket] = _Bucket(limit, standing.running, tokens)
+        here = self._buckets[bucket] = _Bucket(limit, standing.running, limit.depth, self._now)
+        if limit.rate is None or standing.counted_at is None:
+            return
+        passed = (self._now - standing.counted_at).total_seconds()
+        here.tokens = min(limit.depth, standing.tokens + max(0.0, passed) * limit.rate)
+        # Clocks differ a little: time that was counted once is never counted again. But whoever was far ahead for a
+        # moment is not to stop the others until that time comes: for them, it was counted now.
+        here.used = -passed > max(CLOCKS_DIFFER_S, limit.depth / limit.rate)
+        if not here.used:
+            here.counted_at = max(self._now, standing.counted_at)
 
     def room(self, bucket: str) -> int:
         """How many more jobs the bucket lets through now."""
@@ -226,10 +241,10 @@ class Judge:
         aim = max(1.0, min(float(wanted), limit.depth / 2, limit.rate * PATIENCE_S))
         return self._now + timedelta(seconds=max(0.0, (aim - here.tokens) / limit.rate))
 
-    def spent(self) -> Mapping[str, tuple[Limit, float]]:
-        """The buckets whose tokens were used, with what is left."""
+    def spent(self) -> Mapping[str, tuple[Limit, float, datetime]]:
+        """The buckets whose tokens were used or counted anew, with what is left, and when that was counted."""
         return {
-            name: (here.limit, here.tokens)
+            name: (here.limit, here.tokens, here.counted_at)
             for name, here in self._buckets.items()
             if here.used and here.limit.rate is not None
         }

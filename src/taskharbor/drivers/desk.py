@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -106,7 +106,7 @@ class EngineDesk(EngineFlows):
             kept = self._state.buckets.get(bucket)
             if kept is None or kept.wake_at != wake_at:
                 continue
-            if not ask.chooses or any(self._wanted(bucket, ask)):
+            if self._holds_wanted(bucket, kept.limit, ask):
                 found[bucket] = Woken(bucket, kept.limit)
             else:
                 passed.add((wake_at, bucket))
@@ -114,12 +114,13 @@ class EngineDesk(EngineFlows):
             heapq.heappush(wakes, each)
         return list(found.values())
 
-    def _wanted(self, bucket: str, ask: Ask) -> Iterator[tuple[int, datetime, str]]:
-        """Of the bucket's bench, in no order."""
+    def _holds_wanted(self, bucket: str, limit: tuple[str, str, str], ask: Ask) -> bool:
+        scope, name, _ = limit
+        if scope == "queue" and (name not in ask.queues or not ask.chooses):
+            return name in ask.queues
         state = self._state
-        for entry in state.waiting.get(bucket, ()):
-            if state.sits(bucket, entry) and ask.wants(state.jobs[entry[2]]):
-                yield entry
+        bench = state.waiting.get(bucket, ())
+        return any(state.sits(bucket, entry) and ask.wants(state.jobs[entry[2]]) for entry in bench)
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
         found = {}
@@ -131,11 +132,9 @@ class EngineDesk(EngineFlows):
                 found[bucket] = Standing(running, kept.tokens, kept.counted_at)
         return found
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
-        for bucket, (limit, left) in tokens.items():
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
+        for bucket, (limit, left, counted_at) in tokens.items():
             kept = self._state.buckets.get(bucket) or BucketRecord(limit.key)
-            # Clocks differ a little: time that was counted once is never counted again.
-            counted_at = max(now, kept.counted_at or now)
             self._state.put("buckets", bucket, replace(kept, limit=limit.key, tokens=left, counted_at=counted_at))
 
     def rest(self, until: Mapping[str, datetime]) -> None:
@@ -166,26 +165,21 @@ class EngineDesk(EngineFlows):
             self._state.put("buckets", bucket, replace(kept, wake_at=moment))
 
     def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
-        state = self._state
-        if ask.chooses:
-            return {bucket: self._unbench_wanted(bucket, count, ask) for bucket, count in counts.items()}
-        back = {}
-        for bucket, count in counts.items():
-            back[bucket] = 0
-            while back[bucket] < count and state.has_bench(bucket):
-                _, _, id = heapq.heappop(state.waiting[bucket])
-                state.drop("bench", id)
-                back[bucket] += 1
-        return back
+        return {bucket: self._unbench_one(bucket, count, ask) for bucket, count in counts.items()}
 
-    def _unbench_wanted(self, bucket: str, count: int, ask: Ask) -> int:
+    def _unbench_one(self, bucket: str, count: int, ask: Ask) -> int:
         state = self._state
-        ids = list(dict.fromkeys(id for _, _, id in sorted(self._wanted(bucket, ask))))[:count]
-        for id in ids:
-            state.drop("bench", id)
-        state.waiting[bucket] = [entry for entry in state.waiting[bucket] if state.sits(bucket, entry)]
-        heapq.heapify(state.waiting[bucket])
-        return len(ids)
+        back, passed = 0, set[tuple[int, datetime, str]]()
+        while back < count and state.has_bench(bucket):
+            entry = heapq.heappop(state.waiting[bucket])
+            if ask.wants(state.jobs[entry[2]]):
+                state.drop("bench", entry[2])
+                back += 1
+            else:
+                passed.add(entry)
+        for entry in passed:
+            heapq.heappush(state.waiting[bucket], entry)
+        return back
 
     # --- Fair shares ---------------------------------------------------------------------------------------
 
@@ -263,6 +257,11 @@ class EngineDesk(EngineFlows):
         }
         chosen = heapq.nsmallest(most, found)
         return [Resting(each, found[each].limit, found[each].tokens, found[each].counted_at) for each in chosen]
+
+    def hurry(self, key: tuple[str, str, str], beyond: datetime, now: datetime) -> None:
+        for bucket, kept in list(self._state.buckets.items()):
+            if kept.limit == key and kept.wake_at is not None and kept.wake_at > beyond:
+                self._state.put("buckets", bucket, replace(kept, wake_at=now))
 
     def forget(self, buckets: Sequence[str]) -> None:
         for bucket in buckets:

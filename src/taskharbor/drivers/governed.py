@@ -63,11 +63,13 @@ class GoverningCalls(StoreOperations):
         self._check_open()
         with self._told_where():
             self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), True)
+        self._doubt_rules()
 
     def resume(self, queue: str) -> None:
         self._check_open()
         with self._told_where():
             self._set_paused(check_name(queue, "queue", bounds.MAX_NAME), False)
+        self._doubt_rules()
 
     def queues(self) -> Sequence[QueueSettings]:
         self._check_open()

@@ -20,15 +20,13 @@ from taskharbor.core.fairness import Newcomer
 from taskharbor.core.limiting import Judge, Limit, Standing, limits_for
 from taskharbor.core.model import Job, LeasedJob, QueueSettings
 from taskharbor.drivers.shares import advance_lines, give_out_tags
-from taskharbor.drivers.tidying import TidyDesk
+from taskharbor.drivers.tidying import LOOK_AGAIN, TidyDesk
 from taskharbor.drivers.waking import by_parts
 
 MOST_WOKEN: Final = 1_000
 """Buckets, and jobs of theirs, that one claim brings back."""
 MOST_BENCHED: Final = 10_000
 """Jobs that one claim goes past because they are held back; the next one goes on behind them."""
-LOOK_AGAIN: Final = timedelta(seconds=30)
-"""A bucket with benched jobs is looked at after this time even if nothing was heard of it."""
 AT_ONCE: Final = EPOCH
 """When to look at a bucket at the very next claim, whatever its clock says."""
 TAGS_AT_ONCE: Final = 1_000
@@ -128,7 +126,10 @@ class Rules:
         return self.has(FILLING)
 
     def has(self, mark: str) -> bool:
-        return mark in self.queues and self.queues[mark].paused
+        return self.is_paused(mark)
+
+    def is_paused(self, queue: str) -> bool:
+        return queue in self.queues and self.queues[queue].paused
 
     def is_fair(self, queue: str) -> bool:
         found = self.queues.get(queue)
@@ -150,8 +151,8 @@ class Desk(TidyDesk, Protocol):
         ...
 
     def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
-        """Buckets with a bench whose time to be looked at has come. For an ask that `chooses`, only those with a job
-        on the bench that it `wants`; the others stay as they are."""
+        """Buckets whose time to be looked at has come, with a job on the bench that the ask `wants`; the others stay
+        as they are."""
         ...
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
@@ -159,9 +160,8 @@ class Desk(TidyDesk, Protocol):
         ...
 
     def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
-        """Bring the first so many jobs of each bucket's bench back to the places in line that they had; those that
-        are not ready any more are struck and do not count. For an ask that `chooses`, the first so many of those that
-        it `wants`. Returns how many came back of each."""
+        """Bring the first so many that the ask `wants` of each bucket's bench back to the places in line that they
+        had; those that are not ready any more are struck and do not count. Returns how many came back of each."""
         ...
 
     def rest(self, until: Mapping[str, datetime]) -> None:
@@ -186,8 +186,8 @@ class Desk(TidyDesk, Protocol):
         """Remember that these jobs count in these buckets. A note of before for the same job and bucket goes."""
         ...
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
-        """What is left in these buckets, counted at `now`."""
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
+        """What is left in these buckets, and when that was counted."""
         ...
 
     def newcomers(
@@ -256,10 +256,12 @@ def governed_claim(
         if rules.is_fair(queue) and not tagged:
             give_out_tags(desk, rules, queue, ask.now, TAGS_AT_ONCE)
     judge = Judge(limits, ask.now)
-    woken = _wake(desk, judge, known, ask) if judges else _Woken()
+    # Whatever comes back of a queue that gives nothing would only take the place of others.
+    open_to = ask._replace(queues=tuple(queue for queue in ask.queues if not rules.is_paused(queue)))
+    woken = _wake(desk, judge, known, open_to) if judges and open_to.queues else _Woken()
     taken = _Taken()
     _claim_through(desk, judge, limits, ask, taken)
-    while taken.moved and _bring_back(desk, judge, woken, ask, taken):
+    while taken.moved and _bring_back(desk, judge, woken, open_to, taken):
         _claim_through(desk, judge, limits, ask, taken)
     # Where there is still room, whoever asks for others may find it at once.
     at_once = [bucket for bucket in woken.buckets if bucket not in woken.limited or judge.room(bucket)]
@@ -268,7 +270,7 @@ def governed_claim(
     if notes:
         desk.note(notes)
     if spent := judge.spent():
-        desk.spend(spent, ask.now)
+        desk.spend(spent)
     advance_lines(desk, rules, ask, taken.jobs)
     times = {bucket: judge.next_token_at(bucket, ask.limit) for bucket in {*looked_at, *taken.stopped_by}}
     if looked_at or at_once:

@@ -17,7 +17,6 @@ from taskharbor.core.limiting import Limit, Standing
 from taskharbor.core.limits import PRIORITY_RANGE
 from taskharbor.core.model import Job, QueueSettings
 from taskharbor.drivers.governing import Ask, Benched, Rules, Running, Woken
-from taskharbor.drivers.sqlfiles import with_lines
 from taskharbor.drivers.sqlflows import SqlFlows
 from taskharbor.drivers.tidying import Resting
 
@@ -76,11 +75,7 @@ class SqlDesk(SqlFlows, ABC):
 
     @abstractmethod
     def _choice(self, ask: Ask) -> Values:
-        """The queues, types and tenant of an ask that `chooses`, as the lines `?chosen` of the statements take them."""
-
-    def _chosen(self, statement: str, ask: Ask) -> tuple[str, Values]:
-        """The statement for what the ask wants, and the values for that."""
-        return (with_lines(statement, ["chosen"]), self._choice(ask)) if ask.chooses else (statement, {})
+        """The queues, types and tenant of an ask, as the statements that look for what it `wants` take them."""
 
     # --- Limits ------------------------------------------------------------------------------------------------
 
@@ -113,8 +108,8 @@ class SqlDesk(SqlFlows, ABC):
         self._run("desk_doubt", {})
 
     def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
-        statement, choice = self._chosen("desk_woken", ask)
-        rows = self._rows(statement, {"now": ask.now, "most": most, **choice})
+        asked = {"now": ask.now, "most": most, "any": not ask.chooses}
+        rows = self._rows("desk_woken", {**asked, **self._choice(ask)})
         return [Woken(bucket, (scope, name, per)) for bucket, scope, name, per in rows]
 
     def standings(self, buckets: Sequence[str]) -> Mapping[str, Standing]:
@@ -129,9 +124,9 @@ class SqlDesk(SqlFlows, ABC):
     def unbench(self, counts: Mapping[str, int], ask: Ask) -> Mapping[str, int]:
         back = dict.fromkeys(counts, 0)
         left = dict(counts)
-        statement, choice = self._chosen("desk_unbench", ask)
+        choice = self._choice(ask)
         while left:
-            rows = self._rows(statement, choice, {"buckets": list(left), "counts": list(left.values())})
+            rows = self._rows("desk_unbench", choice, {"buckets": list(left), "counts": list(left.values())})
             struck = {bucket: (taken, came) for bucket, taken, came in rows}
             for bucket, (_, came) in struck.items():
                 back[bucket] += came
@@ -177,11 +172,12 @@ class SqlDesk(SqlFlows, ABC):
             buckets, ids, tokens, untils = zip(*running, strict=True)
             self._run("desk_note", {}, {"buckets": buckets, "ids": ids, "tokens": tokens, "untils": untils})
 
-    def spend(self, tokens: Mapping[str, tuple[Limit, float]], now: datetime) -> None:
+    def spend(self, tokens: Mapping[str, tuple[Limit, float, datetime]]) -> None:
         buckets = sorted(tokens)
         named = _keys(tokens[bucket][0] for bucket in buckets)
         left = [float(tokens[bucket][1]) for bucket in buckets]
-        self._run("desk_spend", {"now": now}, {"buckets": buckets, **named, "tokens": left})
+        counted = [tokens[bucket][2] for bucket in buckets]
+        self._run("desk_spend", {}, {"buckets": buckets, **named, "tokens": left, "counted": counted})
 
     # --- Fair shares -------------------------------------------------------------------------------------------
 
@@ -239,6 +235,9 @@ class SqlDesk(SqlFlows, ABC):
     def resting(self, after: str, most: int) -> Sequence[Resting]:
         rows = self._rows("tidy_buckets", {"after": after, "most": most})
         return [Resting(row[0], (row[1], row[2], row[3]), row[4], row[5]) for row in rows]
+
+    def hurry(self, key: tuple[str, str, str], beyond: datetime, now: datetime) -> None:
+        self._run("desk_hurry", {**key_values(key), "beyond": beyond, "now": now})
 
     def forget(self, buckets: Sequence[str]) -> None:
         self._run("tidy_forget", {}, {"buckets": buckets})

@@ -7,7 +7,7 @@ head of its line like one that never came: their rows say nothing any more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from taskharbor.core.fairness import HEAD_OF_LINE
@@ -16,6 +16,8 @@ from taskharbor.core.limiting import Limit
 AT_ONCE: Final = 1_000
 """Rows that one transaction looks at."""
 MOST_LINES: Final = 100
+LOOK_AGAIN: Final = timedelta(seconds=30)
+"""A bucket with benched jobs is looked at after this time even if nothing was heard of it."""
 
 
 class Resting(NamedTuple):
@@ -49,6 +51,10 @@ class TidyDesk(Protocol):
         """Buckets without a bench, in order of their names, behind `after`."""
         ...
 
+    def hurry(self, key: tuple[str, str, str], beyond: datetime, now: datetime) -> None:
+        """Look at those buckets of a limit now that were to be looked at behind `beyond`."""
+        ...
+
     def forget(self, buckets: Sequence[str]) -> None: ...
 
     def next_line(self, queue: str, after: int | None) -> int | None:
@@ -74,6 +80,9 @@ def tidy_notes(desk: TidyDesk, limits: Sequence[Limit], now: datetime) -> None:
 def tidy_buckets(desk: TidyDesk, limits: Sequence[Limit], after: str, now: datetime) -> str:
     """Forget some of the full buckets; where to go on, "" for the beginning."""
     known = {limit.key: limit for limit in desk.hold(limits)}
+    for limit in known.values():
+        # Whoever was told to wait longer was told by a clock that was wrong.
+        desk.hurry(limit.key, now + LOOK_AGAIN + limit.longest_wait, now)
     seen = desk.resting(after, AT_ONCE)
     full = [each.bucket for each in seen if _is_full(each, known.get(each.limit), now)]
     if full:

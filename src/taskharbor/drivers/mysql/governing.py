@@ -44,6 +44,7 @@ _ONE_OF: Final = {
     "pers": "per",
     "wakes": "wake_at",
     "tokens": "token",
+    "counted": "counted_at",
     "untils": "until",
     "tenants": "tenant_id",
     "tags": "tag",
@@ -136,11 +137,11 @@ class MysqlDesk(SqlDesk):
         return back
 
     def _first_benched(self, counts: Mapping[str, int], ask: Ask) -> Sequence[Row]:
-        statement, choice = self._chosen("desk_first_benched", ask)
+        choice = self._choice(ask)
         each = [{"bucket": bucket, "most": count, **choice} for bucket, count in counts.items()]
         found: list[Row] = []
         for start in range(0, len(each), 100):
-            found.extend(self._session.rows_of_each(statement, each[start : start + 100]))
+            found.extend(self._session.rows_of_each("desk_first_benched", each[start : start + 100]))
         return found
 
     def _back(self, first: Sequence[Row]) -> set[str]:

@@ -31,7 +31,7 @@ from taskharbor.drivers.sqldesk import (
 
 T = TypeVar("T")
 
-_TIMES: Final = frozenset({"untils", "positions", "updates", "wakes"})
+_TIMES: Final = frozenset({"untils", "positions", "updates", "wakes", "counted"})
 _TEXTS: Final = frozenset({"ids", "buckets", "tokens", "scopes", "names", "pers", "tenants", "parts", "states"})
 
 

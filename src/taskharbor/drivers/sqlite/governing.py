@@ -46,6 +46,7 @@ _ONE_OF: Final = {
     "pers": "per",
     "wakes": "wake_at",
     "tokens": "token",
+    "counted": "counted_at",
     "untils": "until",
     "tenants": "tenant_id",
     "tags": "tag",
@@ -123,9 +124,9 @@ class SqliteDesk(SqlDesk):
 
     def _unbench_one(self, bucket: str, count: int, ask: Ask) -> int:
         back = 0
-        statement, choice = self._chosen("desk_first_benched", ask)
+        choice = self._choice(ask)
         while back < count:
-            first = self._rows(statement, {"bucket": bucket, "most": count - back, **choice})
+            first = self._rows("desk_first_benched", {"bucket": bucket, "most": count - back, **choice})
             if not first:
                 break
             places = [{"id": id, "position": position} for id, position in first]

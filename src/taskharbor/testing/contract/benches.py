@@ -8,7 +8,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Status
 from taskharbor.testing.contract.limits import keyed
-from taskharbor.testing.helpers import add_all, everything, nothing_runnable, take_all
+from taskharbor.testing.helpers import add, add_all, everything, new_job, nothing_runnable, take_all, take_ids
 from taskharbor.testing.times import NOON
 
 
@@ -41,3 +41,30 @@ class BenchContract:
         assert len(take_all(driver, limit=200)) == 41
         driver.set_limit(Limit("queue", "default", per="key", concurrency=500), now=NOON)
         assert len(take_all(driver, limit=200)) == 140
+
+    def test_those_of_a_queue_that_nobody_works_on_keep_no_place_from_those_of_another(self, driver: Driver) -> None:
+        driver.set_limit(Limit("tenant", "acme", concurrency=2), now=NOON)
+        idle = add_all(driver, [new_job(queue="idle", tenant_id="acme", priority=9) for _ in range(50)])
+        running = take_all(driver, "idle")
+        mine = add_all(driver, [new_job(tenant_id="acme") for _ in range(3)])
+        assert nothing_runnable(driver)
+        for leased in running:
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert take_ids(driver) == mine[:2]
+        driver.ack(mine[0], driver.get(mine[0]).lease_token or "", now=NOON)
+        assert take_ids(driver, ["idle", "default"]) == [idle[2]], "and whoever asks for both has them in order"
+
+    def test_those_of_a_paused_queue_keep_no_place_from_those_of_another(self, driver: Driver) -> None:
+        driver.set_limit(Limit("tenant", "acme", concurrency=2), now=NOON)
+        both = ["paused", "default"]
+        paused = add_all(driver, [new_job(queue="paused", tenant_id="acme", priority=9) for _ in range(50)])
+        running = take_all(driver, both)
+        driver.pause("paused")
+        mine = add(driver, tenant_id="acme")
+        assert nothing_runnable(driver, both)
+        for leased in running:
+            driver.ack(leased.job.id, leased.lease.token, now=NOON)
+        assert take_ids(driver, both) == [mine]
+        assert nothing_runnable(driver, both)
+        driver.resume("paused")
+        assert take_ids(driver, both) == [paused[2]]

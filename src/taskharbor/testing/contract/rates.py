@@ -21,7 +21,7 @@ from taskharbor.testing.helpers import (
     take_all,
     take_ids,
 )
-from taskharbor.testing.times import HOUR, MICROSECOND, NOON, SECOND
+from taskharbor.testing.times import HOUR, MICROSECOND, MINUTE, NOON, SECOND
 
 
 class RateContract:
@@ -100,6 +100,38 @@ class RateContract:
         assert take_ids(driver, now=NOON) == ids[1:2]
         assert nothing_runnable(driver, now=later), "these seconds were counted before"
         assert take_ids(driver, now=later + SECOND) == ids[2:3]
+
+    @pytest.mark.parametrize(
+        "limit",
+        [
+            Limit("queue", "default", rate=10, burst=2),
+            Limit("type", "email.send", rate=10, burst=2),
+            Limit("queue", "default", per="key", rate=10, burst=2),
+        ],
+        ids=["queue", "type", "key"],
+    )
+    def test_a_clock_that_was_far_ahead_for_a_moment_stops_nobody(self, driver: Driver, limit: Limit) -> None:
+        driver.set_limit(limit, now=NOON)
+        add_all(driver, [keyed("a") for _ in range(40)])
+        assert len(take_ids(driver)) == 2
+        assert len(take_ids(driver, now=NOON + HOUR)) == 2
+        right = NOON + SECOND
+        driver.recover(right)
+        # Nobody knows how much of this time was used: it counts from now on, and the tokens are those that were left.
+        taken = [len(take_ids(driver, now=right + step * SECOND / 10)) for step in range(21)]
+        assert sum(taken) == 20 and max(taken) == 1
+
+    @pytest.mark.parametrize(("rate", "burst", "ahead"), [(10, 2, MINUTE), (0.01, 3, 5 * MINUTE)])
+    def test_time_that_clocks_differ_by_is_never_counted_twice(
+        self, driver: Driver, rate: float, burst: int, ahead: timedelta
+    ) -> None:
+        driver.set_limit(Limit("queue", "default", rate=rate, burst=burst), now=NOON)
+        add_all(driver, [new_job() for _ in range(20)])
+        assert len(take_ids(driver, now=NOON + ahead)) == burst
+        for step in range(5):
+            assert nothing_runnable(driver, now=NOON + step * SECOND)
+            assert nothing_runnable(driver, now=NOON + ahead)
+        assert len(take_ids(driver, now=NOON + ahead + SECOND / rate)) == 1
 
     def test_ends_do_not_bring_tokens_back(self, driver: Driver) -> None:
         driver.set_limit(Limit("type", "email.send", rate=1, burst=2), now=NOON)

@@ -31,6 +31,9 @@ BEHIND_OTHERS: Mapping[str, tuple[Limit, Mapping[str, Any], Mapping[str, Any], M
     "tenant-elsewhere": (
         Limit("tenant", "b", concurrency=1), {"tenant_id": "b", "queue": "other"}, {"tenant_id": "b"}, BY_TENANT,
     ),
+    "queue-elsewhere": (Limit("type", "x", concurrency=1), {"queue": "other"}, {}, {}),
+    "queue-elsewhere-key": (Limit("type", "x", "key", concurrency=1), {**KEYED, "queue": "other"}, KEYED, {}),
+    "queue-elsewhere-tenant": (Limit("tenant", "a", concurrency=1), {"queue": "other"}, {}, {}),
     "types-queue": (Limit("queue", "default", concurrency=1), {}, {"type": "y"}, BY_TYPE),
     "types-queue-key": (Limit("queue", "default", "key", concurrency=1), KEYED, {**KEYED, "type": "y"}, BY_TYPE),
     "types-queue-tenant": (Limit("queue", "default", "tenant", concurrency=1), {}, {"type": "y"}, BY_TYPE),

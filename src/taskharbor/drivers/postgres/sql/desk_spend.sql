@@ -1,7 +1,6 @@
--- Clocks differ a little: time that was counted once is never counted again.
-INSERT INTO th_buckets AS b (bucket, scope, name, per, tokens, counted_at)
-SELECT bucket, scope, name, per, tokens, CAST(:now AS timestamptz)
+INSERT INTO th_buckets (bucket, scope, name, per, tokens, counted_at)
+SELECT bucket, scope, name, per, tokens, counted_at
 FROM unnest(CAST(:buckets AS text[]), CAST(:scopes AS text[]), CAST(:names AS text[]), CAST(:pers AS text[]),
-            CAST(:tokens AS double precision[])) AS item (bucket, scope, name, per, tokens)
-ON CONFLICT (bucket) DO UPDATE
-SET tokens = EXCLUDED.tokens, counted_at = GREATEST(b.counted_at, EXCLUDED.counted_at);
+            CAST(:tokens AS double precision[]), CAST(:counted AS timestamptz[]))
+     AS item (bucket, scope, name, per, tokens, counted_at)
+ON CONFLICT (bucket) DO UPDATE SET tokens = EXCLUDED.tokens, counted_at = EXCLUDED.counted_at;

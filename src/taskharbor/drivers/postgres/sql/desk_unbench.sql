@@ -4,10 +4,10 @@ WITH chosen AS MATERIALIZED (
   FROM unnest(CAST(:buckets AS text[]), CAST(:counts AS int[])) AS item (bucket, most)
   CROSS JOIN LATERAL (
     SELECT b.job_id, b.bucket FROM th_bench b WHERE b.bucket = item.bucket
-      -- ?chosen  AND COALESCE((SELECT j.status <> 'ready' OR (j.queue = ANY (CAST(:queues AS text[]))
-      -- ?chosen                  AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
-      -- ?chosen                  AND (CAST(:tenant AS text) IS NULL OR j.tenant_id = CAST(:tenant AS text)))
-      -- ?chosen                FROM th_jobs j WHERE j.id = b.job_id), true)
+      AND COALESCE((SELECT j.status <> 'ready' OR (j.queue = ANY (CAST(:queues AS text[]))
+                      AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
+                      AND (CAST(:tenant AS text) IS NULL OR j.tenant_id = CAST(:tenant AS text)))
+                    FROM th_jobs j WHERE j.id = b.job_id), true)
     ORDER BY b.priority DESC, b.position, b.job_id
     LIMIT item.most
   ) first

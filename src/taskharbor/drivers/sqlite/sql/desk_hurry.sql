@@ -1,0 +1,2 @@
+UPDATE th_buckets INDEXED BY th_buckets_wake SET wake_at = :now
+ WHERE wake_at > :beyond AND scope = :scope AND name = :name AND per = :per;
