@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.clock import checked, checked_start
+from taskharbor.core.clock import checked, FIRST_START
 from taskharbor.core.envelope import payload_hash
 from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput, InvalidPayload
 from taskharbor.core.ids import new_ids
@@ -180,7 +180,7 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
     if job_id is not None:
         made_id = bounds.check_name(job_id, "id", bounds.MAX_ID)
     type_, queue, tenant_id, priority, timeout_nanos, max_attempts = _shape_of(job, limits)
-    run_at = None if job.run_at is None else checked_start(job.run_at, "run_at")
+    run_at = None if job.run_at is None else checked(job.run_at, "run_at")
     expires_at = None if job.expires_at is None else checked(job.expires_at, "expires_at")
     if expires_at is not None and expires_at <= now:
         raise AlreadyExpired(f"expires_at {expires_at.isoformat()} is not after now {now.isoformat()}")
@@ -200,7 +200,7 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         _meta_text(job.meta) if job.meta else None,
         priority,
         run_at,
-        now if run_at is None else run_at,
+        now if run_at is None else max(run_at, FIRST_START),
         expires_at,
         timeout_nanos,
         max_attempts,

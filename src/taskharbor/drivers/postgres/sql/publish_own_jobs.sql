@@ -5,7 +5,7 @@ INSERT INTO th_jobs (id, type, queue, tenant_id, payload, meta, priority, run_at
 SELECT DISTINCT ON (s.id) s.id, COALESCE(s.type, :type), COALESCE(s.queue, :queue), COALESCE(s.tenant_id, :tenant_id),
        s.payload,
        COALESCE(s.meta, :meta), COALESCE(s.priority, :priority), COALESCE(s.run_at, CAST(:run_at AS timestamptz)),
-       COALESCE(s.run_at, CAST(:run_at AS timestamptz), CAST(:now AS timestamptz)),
+       GREATEST(COALESCE(s.run_at, CAST(:run_at AS timestamptz), CAST(:now AS timestamptz)), '2000-01-01Z'),
        COALESCE(s.expires_at, CAST(:expires_at AS timestamptz)), COALESCE(s.timeout_nanos, :timeout_nanos),
        COALESCE(s.max_attempts, :max_attempts), CAST(:now AS timestamptz), CAST(:now AS timestamptz),
        s.idempotency_key, CASE WHEN s.idempotency_key IS NOT NULL THEN COALESCE(s.dedupe_scope, :dedupe_scope) END
