@@ -15,7 +15,8 @@ from tests.drivers.movers import KINDS, RING, TWO, Faulty, Killed, connected, ma
 from taskharbor.core.carrying import GONE, TABLES, Part, Row
 from taskharbor.core.errors import InvalidInput, MoveFailed, StoreMoved
 from taskharbor.core.fleet import Worker
-from taskharbor.core.model import Job
+from taskharbor.core.limiting import Limit
+from taskharbor.core.model import Job, Schedule
 from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
 from taskharbor.drivers import comparing, flows, movement, moving, open_driver
 from taskharbor.drivers.base import BaseDriver
@@ -237,6 +238,39 @@ def test_a_change_of_a_single_letter_is_noticed(
 def _changed(row: Row) -> Row:
     is_plain = isinstance(row[0], Job) and row[0].id == "plain"
     return (row[0]._replace(payload=b"{ }"), *row[1:]) if is_plain else row
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["shut", "live"])
+@pytest.mark.parametrize("pair", RING)
+def test_a_store_whose_settings_were_all_taken_back_is_empty(
+    pair: tuple[str, str], make: Callable[[str], BaseDriver], live: bool
+) -> None:
+    source, target = map(make, pair)
+    add(source, id="one")
+    source.pause("mail")
+    # As a worker does that is started too early, and its operator.
+    target.set_limit(Limit("queue", "slow", concurrency=1), now=NOON)
+    for queue in ("mail", "typo"):
+        target.set_fair(queue, True, {"acme": 2.0}, now=NOON)
+    target.pause("sync")
+    target.put_schedule(Schedule("daily", "@daily", "t"), now=NOON)
+    move = mover(source, target)
+    move.live = live
+    with pytest.raises(InvalidInput) as refused:
+        move.run()
+    said = str(refused.value)
+    assert "not empty: it has queues, limits, schedules" in said
+    for way_out in ("queues resume", "queues fair NAME --off", "queues limit NAME --lift", "schedules remove NAME"):
+        assert way_out in said
+    assert "or name another store" in said
+    target.drop_limit("queue", "slow", now=NOON)
+    for queue in ("mail", "typo"):
+        target.set_fair(queue, False, now=NOON)
+    target.resume("sync")
+    target.remove_schedule("daily")
+    move.run()
+    assert [(queue.name, queue.paused, queue.fair) for queue in target.queues()] == [("mail", True, False)]
+    assert target.get("one").id == "one"
 
 
 def test_what_cannot_be_moved_is_refused_before_anything_is_written(make: Callable[[str], BaseDriver]) -> None:

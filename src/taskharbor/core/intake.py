@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from taskharbor.core import limits as bounds
-from taskharbor.core.clock import checked, FIRST_START
+from taskharbor.core.clock import FIRST_START, checked
 from taskharbor.core.envelope import payload_hash
 from taskharbor.core.errors import AlreadyExpired, DuplicateJob, IdempotencyConflict, InvalidInput, InvalidPayload
 from taskharbor.core.ids import new_ids

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskharbor.core.carrying import NOTE, ORIGIN, Carrier, Place
+from taskharbor.core.carrying import NOTE, ORIGIN, TABLES, Carrier, Place
 from taskharbor.core.errors import InvalidInput, MoveFailed
 from taskharbor.core.workflow import WorkflowState
 from taskharbor.drivers.base import BaseDriver
@@ -20,6 +20,12 @@ TRY_S: Final = 2.0
 """How long a look for open transactions may hold up whoever writes to the store."""
 UNCOUNTED: Final = frozenset({"leaders"})
 """An empty store may have had workers, which elected a leader."""
+_UNDONE_BY: Final = {
+    "queues": "`queues resume NAME` and `queues fair NAME --off`",
+    "limits": "`queues limit NAME --lift`",
+    "schedules": "`schedules remove NAME`",
+}
+"""What a worker that was started too early leaves behind, and the verbs that take it back."""
 
 
 class End(NamedTuple):
@@ -100,6 +106,25 @@ def read_mark(carrier: Carrier) -> Mark | None:
         return Mark(**found)
     except TypeError:
         raise InvalidInput("another version of TaskHarbor began this move: finish it with that one") from None
+
+
+def used_tables(carrier: Carrier) -> list[str]:
+    """The tables in which a store holds something. A queue that was paused or fair once has a row that says nothing."""
+    used = [table for table in TABLES if table not in UNCOUNTED and carrier.take(table, None, 1)]
+    if "queues" in used:
+        told = (row for rows in portions(carrier, "queues", None, lambda _: None) for row in rows)
+        if not any(paused or fair for _, paused, fair, _ in told):
+            used.remove("queues")
+    return used
+
+
+def not_empty(end: End, used: list[str]) -> InvalidInput:
+    """A store is moved to one that holds nothing: why this is none, and the way out."""
+    said = f"{end.url} is not empty: it has {', '.join(used)}. A store is moved to one that holds nothing: "
+    if set(used) <= _UNDONE_BY.keys():
+        ways = ", ".join(_UNDONE_BY[table] for table in used)
+        return InvalidInput(f"{said}stop the workers there and take it back with {ways}, or name another store")
+    return InvalidInput(f"{said}name another store")
 
 
 def starting(end: End, carrier: Carrier) -> str:

@@ -26,9 +26,11 @@ from taskharbor.drivers.movement import (
     Pace,
     Report,
     await_writers,
+    not_empty,
     origin_of,
     read_mark,
     starting,
+    used_tables,
 )
 from taskharbor.drivers.packing import HEAD
 
@@ -94,11 +96,8 @@ class Move:
         return source, target
 
     def _refuse_used(self) -> None:
-        used = [table for table in TABLES if table not in UNCOUNTED and self._target.take(table, None, 1)]
-        if used:
-            raise InvalidInput(
-                f"{self._to.url} is not empty: it has {', '.join(used)}. A store is moved to one that holds nothing"
-            )
+        if used := used_tables(self._target):
+            raise not_empty(self._to, used)
 
     def _refuse_busy(self) -> None:
         driver = self._from.driver
@@ -167,7 +166,8 @@ class Move:
         except (InvalidInput, MoveFailed):
             self._to.driver.shut(False)
             raise
-        mark = Mark(self._source.identity)
+        # An empty store may have rows of queues that say nothing: the source's come in their place.
+        mark = Mark(self._source.identity, stale=["queues"])
         self._target.write_notes(mark.notes())
         return mark
 

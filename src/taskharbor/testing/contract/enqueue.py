@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from taskharbor.core.clock import FIRST_START
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict, InvalidInput, JobNotFound, PayloadTooLarge
 from taskharbor.core.limits import Limits

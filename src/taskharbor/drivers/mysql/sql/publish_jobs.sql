@@ -4,7 +4,8 @@ INSERT INTO th_jobs
    created_at, updated_at, idempotency_key, dedupe_scope)
 SELECT s.id, s.payload, COALESCE(s.type, :type), COALESCE(s.queue, :queue), COALESCE(s.tenant_id, :tenant_id),
        COALESCE(s.meta, :meta), COALESCE(s.priority, :priority), COALESCE(s.run_at, :run_at),
-       GREATEST(COALESCE(s.run_at, :run_at, :now), TIMESTAMP '2000-01-01 00:00:00'), COALESCE(s.expires_at, :expires_at), COALESCE(s.timeout_nanos, :timeout_nanos),
+       GREATEST(COALESCE(s.run_at, :run_at, :now), TIMESTAMP '2000-01-01 00:00:00'),
+       COALESCE(s.expires_at, :expires_at), COALESCE(s.timeout_nanos, :timeout_nanos),
        COALESCE(s.max_attempts, :max_attempts), :now, :now, COALESCE(s.idempotency_key, s.id), COALESCE(s.dedupe_scope, :dedupe_scope)
 FROM th_staged AS s
 JOIN th_keys AS k ON k.dedupe_scope = COALESCE(s.dedupe_scope, :dedupe_scope) AND k.idempotency_key = COALESCE(s.idempotency_key, s.id)
