@@ -26,6 +26,7 @@ from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlfiles import Statements
 
 COPY_CHUNK: Final = 1_000
+LOCK_TRIES: Final = 20
 LISTENERS_KNOWN_FOR_S: Final = 1.0
 
 
@@ -189,6 +190,8 @@ class Enqueueing:
         if len(taken) == len(keyed):
             return {}
         holders = {(scope, key): (holder, payload) for scope, key, holder, payload in self._holders(connection, params)}
+        judged = [job for job in keyed if job.id not in taken and job.duplicates.while_in is not None]
+        self._lock_holders(connection, {holders[place][0] for job in judged if (place := _place(job)) in holders})
         existing: dict[str, str] = {}
         for job in keyed:
             if job.id not in taken and job.duplicates.while_in is not None:
@@ -196,13 +199,29 @@ class Enqueueing:
                 if verdict is not Verdict.INSERT:
                     existing[job.id] = kept_by
             elif job.id not in taken:
-                if (job.dedupe_scope, job.idempotency_key) not in holders:
+                if _place(job) not in holders:
                     # Its holder was forgotten in between. Begin again, as after any other lost race.
                     raise psycopg.errors.SerializationFailure("the holder of a key went away")
-                holder, payload_hash = holders[job.dedupe_scope, job.idempotency_key]
+                holder, payload_hash = holders[_place(job)]
                 check_duplicate(job, holder, payload_hash)
                 existing[job.id] = holder
         return existing
+
+    def _lock_holders(self, connection: Connection[Row], ids: set[str]) -> None:
+        """Lock the holders of several keys without ever waiting for one while others are held: who settles a batch
+        has an order of its own, and both would wait for each other. Our keys are held, so their holders stay the same.
+        """
+        for _ in range(LOCK_TRIES if len(ids) > 1 else 0):
+            with connection.transaction() as attempt:
+                free = {row[0] for row in self._session.on(connection, "lock_holders", {"ids": list(ids)})}
+                others = sorted(ids - free)
+                busy = self._session.on(connection, "live_ids", {"ids": others}) if others else []
+                if not busy:
+                    return  # those that were not found have finished
+                raise psycopg.Rollback(attempt)
+            with connection.transaction() as attempt:
+                self._session.on(connection, "lock_holder", {"id": min(row[0] for row in busy)})
+                raise psycopg.Rollback(attempt)
 
     def _judge_holder(self, connection: Connection[Row], job: Admitted) -> tuple[Verdict, str]:
         """What becomes of a unique job whose key is held. The key and its holder stay as they are until this
@@ -232,6 +251,10 @@ class Enqueueing:
 
 def _params(job: Admitted) -> dict[str, Any]:
     return job._asdict()
+
+
+def _place(job: Admitted) -> tuple[str | None, str | None]:
+    return job.dedupe_scope, job.idempotency_key
 
 
 def _id_in(error: psycopg.Error) -> str:
