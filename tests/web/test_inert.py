@@ -33,7 +33,7 @@ WORDS = {
     "template": "{{1234*4321}}{%raw%}{#x#}${1234*4321}#{1234*4321}<%=1234*4321%>{{ self.__init__ }}",
     "formula": "=cmd|' /C calc'!A0,+1+1,-2+3,@SUM(1)",
     "address": "javascript:alert(1)//evil.example/..%2f..\\?a=b&c#d;data:text/html,x",
-    "unseen": "\x01\x08\x0b\x1b[31mred\x7f\x85\x9f\xad\u061c\u200b\u200f\u202e\u2066\ufeff\ufffe\U000e0041",
+    "unseen": "\x08\x01\x0b\x1b[31mred\x7f\x85\x9f\xad\u061c\u200b\u200f\u202e\u2066\ufeff\ufffe\U000e0041",
     "breaks": "one\r\ntwo\nthree\u2028four\u2029five\ttab\r\rend: x\n\nevent: overview\ndata: y",
     "huge": "W" * 3000,
     "wide": "\u0301" * 40 + "\U0001f468\u200d\U0001f469" + "\ufdfd" * 20,

@@ -200,7 +200,7 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         _meta_text(job.meta) if job.meta else None,
         priority,
         run_at,
-        now if run_at is None else max(run_at, FIRST_START),
+        now if run_at is None else max(run_at, min(FIRST_START, now)),
         expires_at,
         timeout_nanos,
         max_attempts,

@@ -47,6 +47,7 @@ class Limits:
 # A lone surrogate cannot be encoded, and PostgreSQL cannot keep NUL in text.
 OWN: Final = "\x01"
 """How names of ours begin that stand beside those of queues and tenants."""
+_BESIDE_OURS: Final = frozenset({"queue", "tenant", "tenant_id"})
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _CURE_OF_EMPTY: Final = {
     "queue": "give it a name, or leave it out for the default",
@@ -61,7 +62,7 @@ def check_name(value: str, what: str, longest: int) -> str:
         cure = _CURE_OF_EMPTY.get(what, "give it a name")
         raise InvalidInput(f"{what} must not be empty: {cure}")
     checked = check_text(value, what, longest)
-    if checked[0] == OWN:
+    if checked[0] == OWN and what in _BESIDE_OURS:
         raise InvalidInput(f"{what} must not begin with {OWN!r}: TaskHarbor keeps such names for itself")
     return checked
 

@@ -157,15 +157,11 @@ class Worker:
         while not (self._started or self._stopping.is_set()):
             try:
                 self.start()
-            except StoreRefused:
-                raise
-            except StoreMoved as error:
-                departure = departure_of(self._harbor.driver)
-                if departure is not None and departure.gone:
+            except (StoreMoved, StoreUnavailable) as error:
+                left = departure_of(self._harbor.driver) if isinstance(error, StoreMoved) else None
+                if isinstance(error, StoreRefused) or (left is not None and left.gone):
                     raise
-                self._outage.wait(error, self._stopping)  # a move that fails or is given up opens the store again
-            except StoreUnavailable as error:
-                self._outage.wait(error, self._stopping)
+                self._outage.wait(error, self._stopping)  # a move, too: one that fails opens the store again
 
     def _prepare(self) -> None:
         driver = self._harbor.driver
