@@ -7,12 +7,12 @@ with them; starts are counted with tokens that come back with time.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
+from json.encoder import encode_basestring_ascii
 from typing import Final
 
 from taskharbor.core.errors import InvalidInput
@@ -89,7 +89,7 @@ _FIELD: Final = {"queue": "queue", "type": "type", "tenant": "tenant_id"}
 
 
 def _named(*parts: str) -> str:
-    text = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
+    text = f"[{','.join(map(encode_basestring_ascii, parts))}]"  # as JSON; it runs for every job with a key
     return text if len(text) <= LONGEST_BUCKET else "sha256:" + sha256(text.encode()).hexdigest()
 
 
