@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
+from tests.drivers.postgres_stores import driver, url
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreReadOnly, StoreUnavailable
@@ -34,24 +35,11 @@ from taskharbor.testing.helpers import (
 )
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 
+__all__ = ["driver", "url"]
+
 FUTURE, DUE, DEAD = 10_000, 5_000, 5_000
 MOST_BUFFERS = 400
 LINE = {"queue": "default", "priority": 0, "tenants": ["a", "b", "\x01"]}
-
-
-@pytest.fixture
-def url(postgres: Any) -> Iterator[str]:
-    """A database of the test's own."""
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture
-def driver(url: str) -> Iterator[Driver]:
-    with open_driver(url) as driver:
-        driver.migrate()
-        yield driver
 
 
 # --- The plan of a claim -----------------------------------------------------------------------------------

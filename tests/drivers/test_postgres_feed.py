@@ -6,16 +6,16 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
+from tests.drivers.postgres_stores import driver, url
 
 from taskharbor.core.contract import Driver
-from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import done_job, facts, in_threads
 from taskharbor.testing.times import NOON
+
+__all__ = ["driver", "url"]
 
 INSERT = """
 INSERT INTO th_history (job_id, type, queue, tenant_id, priority, outcome, status, at, final, attempt_no, delivery,
@@ -23,20 +23,6 @@ INSERT INTO th_history (job_id, type, queue, tenant_id, priority, outcome, statu
 VALUES (%(id)s, 'slow', 'slow', 'default', 0, 'retried', 'ready', %(now)s, FALSE, 1, 1, '\\x74', 'w',
         %(now)s, %(now)s, %(now)s)
 """
-
-
-@pytest.fixture
-def url(postgres: Any) -> Iterator[str]:
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture
-def driver(url: str) -> Iterator[Driver]:
-    with open_driver(url) as driver:
-        driver.migrate()
-        yield driver
 
 
 def test_an_open_write_transaction_delays_the_feed_and_loses_nothing(driver: Driver, url: str) -> None:

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
+from tests.drivers.postgres_stores import driver, url
+from tests.waiting import PATIENCE_S, until
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob
-from taskharbor.drivers import open_driver
 from taskharbor.testing.helpers import add_all, done_job, new_job
 from taskharbor.testing.times import NOON
 
-PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def url(postgres: Any) -> Iterator[str]:
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture
-def driver(url: str) -> Iterator[Driver]:
-    with open_driver(url) as driver:
-        driver.migrate()
-        yield driver
+__all__ = ["driver", "url"]
 
 
 def unique(key: str) -> NewJob:
@@ -58,10 +43,7 @@ def test_a_batch_that_waits_for_the_holder_of_one_key_keeps_no_other_holder_lock
     ):
         settling.execute(lock, [ids[busy]])  # as a worker does that settles this one first
         answer = pool.submit(driver.enqueue, [unique(key) for key in keys], NOON)
-        deadline = time.monotonic() + PATIENCE_S
-        while not somebody_waits(watching) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert somebody_waits(watching)
+        until(lambda: somebody_waits(watching), "the batch waits for its holder")
         settling.execute("SET lock_timeout = '500ms'")
         for id in ids:
             settling.execute(lock, [id])  # and then the others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -201,8 +202,8 @@ def test_a_signal_to_every_process_of_a_service_is_one_signal(
     for pid in family(worker.pid):
         os.kill(pid, number)
     until(lambda: "stopping: " in here.logs(), "it waits for its handlers")
-    time.sleep(0.5)  # in which the same signal, come twice, would end it
-    assert worker.poll() is None, "it waits for its handlers"
+    with pytest.raises(subprocess.TimeoutExpired):  # the same signal, come twice, would end it
+        worker.wait(0.5)
     here.go()
     assert worker.wait(20) == 0
     here.check(jobs, done=3)

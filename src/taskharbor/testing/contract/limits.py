@@ -185,7 +185,7 @@ class LimitContract:
         driver.set_limit(limit, now=NOON)
         assert limit.concurrency is not None
         ids = add_all(driver, [keyed(f"key-{dice.randrange(5)}") for _ in range(jobs)])
-        lock = threading.Lock()
+        lock = threading.Condition()
         running: Counter[str | None] = Counter()
         highest: Counter[str | None] = Counter()
         ended: Counter[str] = Counter()
@@ -194,7 +194,6 @@ class LimitContract:
         def claim(number: int) -> None:
             own = random.Random(seed + number)
             mine: list[LeasedJob] = []
-            in_vain = 0
             while len(ended) < jobs and time.monotonic() < deadline:
                 done = [mine.pop(own.randrange(len(mine))) for _ in range(own.randint(0, len(mine)))]
                 with lock:  # no later than the store, which learns of it below
@@ -218,11 +217,11 @@ class LimitContract:
                         bucket = limit.bucket(leased.job)
                         running[bucket] += 1
                         highest[bucket] = max(highest[bucket], running[bucket])
+                    if done:
+                        lock.notify_all()
+                    elif not taken:  # the rest is in other hands: until one of them lets something go
+                        lock.wait(0.1)
                 mine += taken
-                in_vain = 0 if taken or done else in_vain + 1
-                if in_vain:
-                    # The rest is in other hands, which are not to be kept from their work by those that have none.
-                    time.sleep(own.uniform(0.001, min(0.1, 0.004 * 2**in_vain)))
             driver.settle([Settlement.release(leased.job.id, leased.lease.token) for leased in mine], now=NOON)
 
         in_threads(CLAIMERS, claim)
