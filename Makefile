@@ -66,13 +66,14 @@ clean: ## remove .venv and what tools leave behind
 
 # --- Set-up: a stamp for each step, so that the next run is quick ---------------------------------------------
 
-# The build tools come first and stay, so that installing ourselves fetches nothing that constraints.txt does not name.
+# The build tools come first and stay, so that installing ourselves fetches nothing that constraints.txt does not name:
+# hatchling and editables are for this package, setuptools is for PySpark, which comes as sources.
 $(VENV)/.python:
 	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
 	  if $$candidate -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "creating $(VENV) with $$($$candidate --version)"; \
 	    $$candidate -m venv --clear $(VENV) || exit 1; \
-	    $(PIP) hatchling editables || exit 1; \
+	    $(PIP) hatchling editables setuptools || exit 1; \
 	    touch $@; exit 0; \
 	  fi; \
 	done; \
