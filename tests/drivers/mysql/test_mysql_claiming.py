@@ -83,6 +83,19 @@ def test_a_claim_reads_no_job_that_waits_for_later(mysql_url: str, driver: Mysql
         assert rows_read(single) - before < 60
 
 
+def test_the_look_for_the_next_level_goes_straight_there_whatever_the_statistics_say(
+    mysql_url: str, driver: MysqlDriver
+) -> None:
+    add_all(driver, [new_job(priority=priority, run_at=NOON + HOUR) for priority in (9, 5) for _ in range(50)])
+    steps = []
+    with closing(connect(mysql_url)) as connection:
+        for _ in range(20):  # each looks at other pages
+            run(connection, "ANALYZE TABLE th_jobs")
+            steps += plan(driver, "next_rank", queue="default", from_rank=-8, window=1, now="2026-06-01 12:00:00")
+    found = {(step["type"], step["key_len"], step["Extra"]) for step in steps if step["table"] == "th_jobs"}
+    assert found == {("range", "1093", "Using where; Using index")}
+
+
 def rows_read(driver: MysqlDriver) -> int:
     """How many rows this driver's only connection has read so far."""
 
