@@ -17,9 +17,11 @@ from tests.drivers.postgres_stores import driver, url
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from taskharbor.core.ids import new_tokens
+from taskharbor.core.limiting import LONGEST_BUCKET, Limit
 from taskharbor.core.model import Settlement, Status
 from taskharbor.drivers import open_driver
 from taskharbor.drivers.postgres import schema, session
+from taskharbor.drivers.sqldesk import key_values
 from taskharbor.drivers.sqlfiles import Statements
 from taskharbor.testing.helpers import (
     add,
@@ -39,6 +41,7 @@ __all__ = ["driver", "url"]
 
 FUTURE, DUE, DEAD = 10_000, 5_000, 5_000
 MOST_BUFFERS = 400
+PER_TENANT = Limit("queue", "default", per="tenant", concurrency=100)
 LINE = {"queue": "default", "priority": 0, "tenants": ["a", "b", "\x01"]}
 
 
@@ -51,6 +54,7 @@ def crowded(postgres: Any) -> Iterator[str]:
     url = postgres.create_database()
     with open_driver(url) as driver:
         driver.migrate()
+        driver.set_limit(PER_TENANT)
         driver.enqueue((new_job(priority=9, run_at=NOON + DAY) for _ in range(FUTURE)), NOON)
         driver.enqueue((new_job(type="dead") for _ in range(DEAD)), NOON)
         driver.enqueue((new_job(priority=number % 3) for number in range(DUE)), NOON)
@@ -89,7 +93,8 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_many", "desk_claim", "desk_claim_many", "claim+tenant", "claim_many+tenant"]
+    "name",
+    ["claim", "claim_many", "desk_claim", "desk_claim+counted", "desk_claim_many", "claim+tenant", "claim_many+tenant"],
 )
 def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
     crowded: str, name: str, plan_cache_mode: str
@@ -105,6 +110,10 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
         "owner": "worker-1",
         "sweep_first": True,
         "tenant": "default",
+        **key_values(PER_TENANT.key),
+        "concurrency": PER_TENANT.concurrency,
+        "stem": PER_TENANT.stem,
+        "longest": LONGEST_BUCKET,
     }
     statement = Statements(schema.PACKAGE, "th_", "pyformat")[name]
     plan = explain(crowded, statement, values, plan_cache_mode, at_desk=name.startswith("desk"))

@@ -20,7 +20,7 @@ from taskharbor.core.errors import InvalidPayload
 RING = Keyring({"2026-05": bytes(range(32)), "2026-11": bytes(range(32, 64))}, active="2026-11")
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\1"), min_size=1, max_size=20)
 
 
 @dataclass

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from typing import Final
@@ -33,6 +34,9 @@ BURST_S: Final = 0.25
 CLOCKS_DIFFER_S: Final = 60.0
 """Rates hold exactly while the clocks of all who claim differ by no more than this. A bucket that was counted further
 ahead than that, and than it takes to fill, was counted by a clock that was wrong."""
+
+_DUST: Final = 1e-9
+"""Tokens are added up from fractions: what is a token but for the last digit is one."""
 
 PATIENCE_S: Final = 0.1
 """How much later than for one token a claim may come back to take several at once."""
@@ -77,20 +81,29 @@ class Limit:
         if self.per == "":
             return self.whole
         value = job.meta.get(LIMIT_KEY) if self.per == "key" else job.tenant_id
-        return None if value is None else _named(*self.key, value)
+        return None if value is None else self._part(value)
 
     @property
     def whole(self) -> str:
         """The bucket of a limit that is not split."""
-        return _named(*self.key, "")
+        return self._part("")
+
+    @property
+    def stem(self) -> str:
+        """How the names of its buckets begin. With a value and a bracket they are JSON, or a hash of it."""
+        return _stem(self.scope, self.name, self.per)
+
+    def _part(self, value: str) -> str:
+        text = f"{self.stem}{encode_basestring_ascii(value)}]"
+        return text if len(text) <= LONGEST_BUCKET else "sha256:" + sha256(text.encode()).hexdigest()
 
 
 _FIELD: Final = {"queue": "queue", "type": "type", "tenant": "tenant_id"}
 
 
-def _named(*parts: str) -> str:
-    text = f"[{','.join(map(encode_basestring_ascii, parts))}]"  # as JSON; it runs for every job with a key
-    return text if len(text) <= LONGEST_BUCKET else "sha256:" + sha256(text.encode()).hexdigest()
+@lru_cache(maxsize=1_000)
+def _stem(*parts: str) -> str:
+    return "[" + "".join(f"{encode_basestring_ascii(part)}," for part in parts)
 
 
 SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -182,7 +195,7 @@ class Judge:
         self._found: dict[tuple[str, str, str, str | None], list[tuple[str, Limit]]] = {}
 
     def buckets_of(self, job: Job) -> list[tuple[str, Limit]]:
-        # Every job is asked for several times, and many are alike.
+        # Many jobs are alike.
         alike = (job.type, job.queue, job.tenant_id, job.meta.get(LIMIT_KEY))
         found = self._found.get(alike)
         if found is None:
@@ -190,13 +203,9 @@ class Judge:
             found = self._found[alike] = [(bucket, limit) for bucket, limit in named if bucket is not None]
         return found
 
-    def unknown(self, jobs: Iterable[Job]) -> dict[str, Limit]:
-        """The buckets of these jobs whose standing is still to be told."""
-        return {name: limit for job in jobs for name, limit in self.buckets_of(job) if name not in self._buckets}
-
-    def strangers(self, buckets: Mapping[str, Limit]) -> dict[str, Limit]:
+    def strangers(self, buckets: Iterable[tuple[str, Limit]]) -> dict[str, Limit]:
         """Those of these buckets whose standing is still to be told."""
-        return {name: limit for name, limit in buckets.items() if name not in self._buckets}
+        return {name: limit for name, limit in buckets if name not in self._buckets}
 
     def learn(self, limit: Limit, bucket: str, standing: Standing | None) -> None:
         standing = standing or Standing()
@@ -215,17 +224,17 @@ class Judge:
         """How many more jobs the bucket lets through now."""
         here = self._buckets[bucket]
         room: float = MOST if here.limit.concurrency is None else here.limit.concurrency - here.running
-        # Tokens are added up from fractions: what is a token but for the last digit is one.
-        return max(0, int(min(room, here.tokens + 1e-9)))
+        return max(0, int(min(room, here.tokens + _DUST)))
 
-    def admit(self, job: Job) -> str | None:
-        """Count the job in and return None, or return the bucket that has no room for it."""
-        buckets = self.buckets_of(job)
-        for name, _ in buckets:
-            if not self.room(name):
+    def admit(self, buckets: Sequence[tuple[str, Limit]]) -> str | None:
+        """Count a job with these buckets in and return None, or return the bucket that has no room for it."""
+        known = self._buckets
+        for name, limit in buckets:
+            here = known[name]
+            if (limit.concurrency is not None and here.running >= limit.concurrency) or here.tokens + _DUST < 1:
                 return name
         for name, _ in buckets:
-            here = self._buckets[name]
+            here = known[name]
             here.running += 1
             here.tokens -= 1
             here.used = True
@@ -254,3 +263,12 @@ def limits_for(limits: Sequence[Limit], queues: Iterable[str]) -> tuple[Limit, .
     """Those that may hold a job of these queues."""
     asked = frozenset(queues)
     return tuple(limit for limit in limits if limit.scope != "queue" or limit.name in asked)
+
+
+def lone_limit(limits: Sequence[Limit], queues: Iterable[str]) -> Limit | None:
+    """The limit, if just one may hold a job of these queues, and all that it does is to count what runs of each key or
+    tenant."""
+    held = limits_for(limits, queues)
+    if len(held) != 1 or held[0].concurrency is None or held[0].rate is not None:
+        return None
+    return held[0] if held[0].per else None

@@ -21,7 +21,7 @@ from taskharbor.core.contract import Leased, Settled
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, StoreMoved
 from taskharbor.core.fairness import checked_weights
 from taskharbor.core.intake import Batch
-from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits_for
+from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits_for, lone_limit
 from taskharbor.core.limits import check_name
 from taskharbor.core.model import QueueSettings, Settlement
 from taskharbor.drivers.checks import check_names
@@ -233,16 +233,18 @@ class GoverningCalls(StoreOperations):
         self._learned = {key: self._learned.get(key, [now, now + ALL_KNOW_S]) for key in counting}
 
     def _settle_and_ask(self, rules: Rules, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
-        if rules.judge:
-            results = self._settle(settlements, ask.now) if settlements else []
-        else:
-            results, leased = self._settle_and_take_tagged(settlements, ask)
-            if leased:
-                return results, leased
-        ended = list({item.id: None for item in settlements})
         at = time.monotonic()
         learned = self._learned
         fresh = [limit for limit in rules.limits if any(moment <= at for moment in learned.get(limit.key, ()))]
+        if not rules.judge:
+            results, leased = self._settle_and_take_tagged(settlements, ask)
+        else:
+            results = self._settle(settlements, ask.now) if settlements else []
+            lone = None if fresh or any(map(rules.is_fair, ask.queues)) else lone_limit(rules.limits, ask.queues)
+            leased = [] if lone is None else self._take_counted(lone, settlements, ask)
+        if leased:
+            return results, leased
+        ended = list({item.id: None for item in settlements})
         # Where several write at once, in a transaction of its own: whoever holds one line must not wait for another.
         apart = self.writes_in_parallel
         if apart:
@@ -258,6 +260,11 @@ class GoverningCalls(StoreOperations):
         """Settle, and where nothing but fair shares governs a claim, lease without a desk what is to come next: for
         stores to which that saves something. It yields nothing if there is more to do, such as giving out tags."""
         return self._settle(settlements, ask.now) if settlements else [], []
+
+    def _take_counted(self, limit: Limit, ended: Sequence[Settlement], ask: Ask) -> Leased:
+        """The same where a lone limit counts what runs, after these have ended. It yields nothing if a job would have
+        to wait."""
+        return []
 
     def _hint(self, ask: Ask, again: datetime | None) -> None:
         """A claim only tells of those whom it held back. What an earlier one was told holds until its time has come:

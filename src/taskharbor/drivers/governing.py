@@ -266,9 +266,8 @@ def governed_claim(
     # Where there is still room, whoever asks for others may find it at once.
     at_once = [bucket for bucket in woken.buckets if bucket not in woken.limited or judge.room(bucket)]
     looked_at = [bucket for bucket in woken.buckets if bucket not in at_once]
-    notes = [note for each in taken.jobs for note in _notes(each.job, judge.buckets_of(each.job))]
-    if notes:
-        desk.note(notes)
+    if taken.notes:
+        desk.note(taken.notes)
     if spent := judge.spent():
         desk.spend(spent)
     advance_lines(desk, rules, ask, taken.jobs)
@@ -283,6 +282,7 @@ def governed_claim(
 @dataclass
 class _Taken:
     jobs: list[LeasedJob] = field(default_factory=list)
+    notes: list[Running] = field(default_factory=list)
     stopped_by: set[str] = field(default_factory=set)
     """The buckets that held back a job or a queue."""
     more: bool = False
@@ -350,7 +350,7 @@ def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask, 
     back to its place: so none of its jobs is ever benched for that.
     """
     whole = {limit.whole: limit for limit in limits if limit.scope == "queue" and limit.per == ""}
-    _learn(desk, judge, judge.strangers(whole))
+    _learn(desk, judge, judge.strangers(whole.items()))
     while len(result.jobs) < ask.limit:
         full = {limit.name: bucket for bucket, limit in whole.items() if not judge.room(bucket)}
         result.stopped_by.update(full.values())
@@ -367,12 +367,14 @@ def _claim_through(desk: Desk, judge: Judge, limits: Sequence[Limit], ask: Ask, 
         # Behind many that are held back there may be many more: the steps become larger and larger.
         wanted = max(wanted, min(2 * result.benched, MOST_WOKEN))
         leased = desk.claim(ask._replace(queues=queues, limit=wanted))
-        _learn(desk, judge, judge.unknown(each.job for each in leased))
+        counted = [judge.buckets_of(each.job) for each in leased]
+        _learn(desk, judge, judge.strangers(pair for pairs in counted for pair in pairs))
         held: list[Benched] = []
-        for each in leased:
-            bucket = judge.admit(each.job) if len(result.jobs) < ask.limit else ""
+        for each, pairs in zip(leased, counted, strict=True):
+            bucket = judge.admit(pairs) if len(result.jobs) < ask.limit else ""
             if bucket is None:
                 result.jobs.append(each)
+                result.notes += _notes(each.job, pairs)
             else:
                 held.append(Benched(each, "" if bucket in whole else bucket))
         buckets = {each.bucket for each in held if each.bucket}

@@ -16,7 +16,7 @@ from taskharbor.drivers.governing import Ask, Desk, Rules
 from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.queueing import POSITION, Queueing, claim_params, leased_from_desk
-from taskharbor.drivers.postgres.rows import job_from_row, time_array
+from taskharbor.drivers.postgres.rows import job_from_row, text_array, time_array
 from taskharbor.drivers.postgres.session import Call, Row, Session, keep_to_indexes
 from taskharbor.drivers.sqldesk import (
     Columns,
@@ -134,7 +134,7 @@ class Governing:
         return self._session.in_transaction(whole)
 
     def may_count(self, ids: Sequence[str]) -> bool:
-        return bool(self._session.run("desk_noted", {"ids": _texts(ids)}))
+        return bool(self._session.run("desk_noted", {"ids": text_array(ids)}))
 
     def set_limit(self, limit: Limit, now: datetime) -> None:
         wake = {**key_values(limit.key), "now": now}
@@ -156,13 +156,7 @@ def _params(values: Values, columns: Columns | None) -> dict[str, Any]:
         if name in _TIMES or (name == "tags" and column and isinstance(column[0], datetime)):
             params[name] = time_array(column)
         elif name in _TEXTS and (not column or isinstance(column[0], str)):
-            params[name] = _texts(column)
+            params[name] = text_array(column)
         else:
             params[name] = list(column)
     return params
-
-
-def _texts(column: Sequence[str]) -> str:
-    """The values as PostgreSQL writes an array. Names of buckets are full of quotes, which psycopg escapes slowly."""
-    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in column]
-    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"

@@ -32,6 +32,7 @@ from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.postgres import schema
 from taskharbor.drivers.postgres.access import Access
 from taskharbor.drivers.postgres.carrying import PostgresCarrier
+from taskharbor.drivers.postgres.counting import Counting
 from taskharbor.drivers.postgres.desk import Governing
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.fleet import Fleet
@@ -66,6 +67,7 @@ class PostgresDriver(BaseDriver):
         self._inspection = Inspection(self._session, self._queueing)
         self._fleet = Fleet(self._session, self._queueing)
         self._governing = Governing(self._session, self._queueing, self._enqueueing)
+        self._counting = Counting(self._session)
         self._scheduling = Scheduling(self._session)
         self._access = Access(self._session)
 
@@ -144,6 +146,9 @@ class PostgresDriver(BaseDriver):
         if len(ask.queues) > 1:
             return super()._settle_and_take_tagged(settlements, ask)
         return self._queueing.settle_and_take_tagged(settlements, ask)
+
+    def _take_counted(self, limit: Limit, ended: Sequence[Settlement], ask: Ask) -> Leased:
+        return self._counting.take(limit, ended, ask) if len(ask.queues) == 1 else []
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         return self._queueing.settle(settlements, now)

@@ -89,15 +89,26 @@ def worker_from_row(row: Sequence[Any]) -> Worker:
 
 
 def text_array(values: Sequence[str]) -> str | Sequence[str]:
-    """The values as PostgreSQL writes an array. psycopg escapes a list item by item; ids and tokens rarely need it."""
-    joined = '","'.join(values)
-    if not values or "\\" in joined or joined.count('"') != 2 * len(values) - 2:
-        return values
-    return f'{{"{joined}"}}'
+    """The values as PostgreSQL writes an array: psycopg escapes a list item by item."""
+    if not values:
+        return "{}"
+    joined = "\0".join(values)
+    if joined.count("\0") != len(values) - 1:
+        return values  # no text there has a NUL: psycopg will say so
+    joined = joined.replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + joined.replace("\0", '","') + '"}'
 
 
 def time_array(values: Sequence[datetime | None]) -> str:
-    """The same for moments. Nothing but nulls is an empty array, which `unnest` fills up."""
+    """The same for moments, many of which are one and the same. Nothing but nulls is an empty array, which `unnest`
+    fills up."""
     if not any(values):
         return "{}"
-    return "{" + ",".join([f'"{value.isoformat()}"' if value else "NULL" for value in values]) + "}"
+    texts: list[str] = []
+    last: datetime | None = None
+    text = "NULL"
+    for value in values:
+        if value is not last:
+            last, text = value, f'"{value.isoformat()}"' if value else "NULL"
+        texts.append(text)
+    return "{" + ",".join(texts) + "}"
