@@ -7,6 +7,7 @@ processes live on from task to task, so each of them may keep one connection for
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import time
@@ -62,6 +63,9 @@ def give_back(url: str, connection: Any, *, keep: bool) -> None:
     """Let go of a connection; `keep` it for the next one to ask if there is none yet."""
     if keep and not _kept:
         _kept.append(_Kept(url, connection, os.getpid(), time.monotonic()))
+        # Spark has Python collect garbage after every task, which walks over all that was imported: let it not.
+        if not gc.get_freeze_count():
+            gc.freeze()
     else:
         _close(connection)
 

@@ -169,8 +169,11 @@ class PostgresStore(SqlStore):
         if table != "attempts":
             yield from super().read_part(table, selection, part, columns)
             return
-        view = replace(self._views[table], key=None)
         wanted = store_sql.wanted_columns(table, columns)
+        view = self._views[table]
+        made = {"success"} if "outcome" in wanted.names else set()
+        travelling = {name: sql for name, sql in view.columns.items() if name not in made}
+        view = replace(view, key=None, columns=travelling)
         conditions = self._conditions(table, selection)
         low, high = part
         for first in range(low, high, CHUNK_BLOCKS):

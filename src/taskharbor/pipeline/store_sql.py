@@ -321,8 +321,8 @@ class SqlStore(PipelineStore):
         return sql + (f" LIMIT {limit}" if limit else ""), pa.schema(fields)
 
     def _finished(self, view: View, wanted: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with exactly the wanted columns: those that are the same for all rows, or follow from the key, are
-        made here and need not travel."""
+        """Batches with the wanted columns. What is the same for all rows, or follows from others, need not travel
+        and is made here."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -333,6 +333,8 @@ class SqlStore(PipelineStore):
                     arrays.append(batch.column(column.name))
                 elif column.name == "store_id":
                     arrays.append(pa.repeat(pa.scalar(self.store_id), batch.num_rows))
+                elif column.name == "success":
+                    arrays.append(pc.equal(batch.column("outcome"), "succeeded"))
                 else:  # position
                     parts = [pc.cast(batch.column(name), pa.string()) for name in _key_of(view).names]
                     arrays.append(pc.binary_join_element_wise(self.identity, *parts, ":"))
