@@ -110,6 +110,23 @@ def test_steps_keep_the_options_of_their_calls(harbor: Harbor, double: Task[...,
     assert (job.queue, job.priority) == ("slow", 7)
 
 
+def test_a_step_is_not_started_in_the_transaction_of_a_caller(harbor: Harbor, double: Task[..., int]) -> None:
+    with pytest.raises(InvalidInput, match="started on its own, not in the transaction"):
+        double.using(connection=object()).s(n=1)
+
+
+@pytest.mark.parametrize("key", ["{n}", "of {n[0]}", lambda n: f"{n}"], ids=["text", "part", "function"])
+def test_a_limit_key_is_not_made_of_a_result_that_is_still_to_come(
+    harbor: Harbor, double: Task[..., int], key: Any
+) -> None:
+    keyed = double.using(limit_key=key)
+    with pytest.raises(InvalidInput, match=r"limit_key is made of 'n', which is a result of another step.*using\("):
+        harbor.start(chain(double.s(n=1), keyed.s(n=PREVIOUS)))
+    assert not any(harbor.driver.counts().values())
+    run = harbor.start(chain(double.s(n=1), double.using(limit_key="all").s(n=PREVIOUS)))
+    assert harbor.job(list(run.steps())[1].job_id).meta["limit_key"] == "all"
+
+
 def test_a_failed_step_stops_the_rest_and_a_redrive_goes_on(
     harbor: Harbor, double: Task[..., int], broken: Task[..., int]
 ) -> None:

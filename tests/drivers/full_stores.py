@@ -106,7 +106,8 @@ def answers(driver: Driver) -> dict[str, Any]:
         "queues": list(driver.queues()),
         "schedules": list(driver.schedules()),
         "limits": list(driver.get_limits()),
-        "leaders": list(driver.leaders()),
+        # Terms end with a move; epochs go on.
+        "leaders": [(leader.name, leader.holder, leader.epoch) for leader in driver.leaders()],
         "tokens": list(driver.tokens()) if isinstance(driver, BaseDriver) else [],
         "workflows": flows,
         "steps": [list(driver.workflow_steps(flow.id)) for flow in flows],

@@ -211,6 +211,17 @@ def test_a_live_move_whose_jobs_do_not_end_leaves_both_stores_in_use(make: Make)
     assert live(source, target).run().done_before
 
 
+def test_workers_of_both_stores_have_a_leader_while_a_live_move_goes_on(make: Make) -> None:
+    source, target = make("memory"), make("sqlite")
+    now = source.now()
+    old = source.elect("fleet", "old", now=now, term=HOUR)
+    assert old is not None
+    live(source, target).run()
+    new = target.elect("fleet", "new", now=now, term=HOUR)
+    assert new is not None
+    assert new.epoch > old.epoch
+
+
 def test_what_runs_when_the_source_is_shut_may_still_be_extended_and_settled(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,20 @@ def test_a_move_can_be_killed_at_any_write(
     assert number > 30
 
 
+@pytest.mark.parametrize("kind", ["memory", "json", "sqlite"])
+def test_a_worker_of_the_new_store_leads_at_once_and_with_a_later_epoch(
+    kind: str, make: Callable[[str], BaseDriver]
+) -> None:
+    source, target = make("memory"), make(kind)
+    now = source.now()
+    assert source.elect("fleet", "old", now=now, term=HOUR) is not None
+    mover(source, target).run()
+    [known] = target.leaders()
+    led = target.elect("fleet", "new", now=now, term=HOUR)
+    assert led is not None
+    assert (known.holder, led.epoch) == ("old", known.epoch + 1)
+
+
 def test_an_error_on_the_way_opens_the_source_again(
     make: Callable[[str], BaseDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:

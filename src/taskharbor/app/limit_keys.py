@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
+from string import Formatter
 from typing import Any
 
+from taskharbor.app.placeholders import is_unresolved
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limits import MAX_KEY, check_name
 
@@ -24,6 +27,20 @@ def _taken(function: Callable[..., Any], given: Mapping[str, Any], whole: Mappin
     return {name: value for name, value in whole.items() if name in given or name in parameters}
 
 
+def _check_known(type: str, given: str | Callable[..., str | None], whole: Mapping[str, Any]) -> None:
+    """Limits count a job before it runs, and results of other steps come to it only then."""
+    if isinstance(given, str):
+        used = {re.split(r"[.[]", field, maxsplit=1)[0] for _, field, _, _ in Formatter().parse(given) if field}
+    else:
+        used = set(whole)
+    for name in sorted(used & whole.keys()):
+        if is_unresolved(whole[name]):
+            raise InvalidInput(
+                f"{type}: limit_key is made of {name!r}, which is a result of another step and not known before the "
+                "job runs: give the step a key of its own with using(limit_key='…'), or none with limit_key=None"
+            )
+
+
 def limit_key_of(
     type: str,
     given: str | Callable[..., str | None],
@@ -40,6 +57,7 @@ def limit_key_of(
     if not isinstance(arguments, Mapping):
         raise InvalidInput(f"{type}: limit_key is made of arguments by name, and this job has none: give it as text")
     whole = complete(arguments)
+    _check_known(type, given, whole)
     try:
         key = given.format_map(whole) if isinstance(given, str) else given(**_taken(given, arguments, whole))
     except KeyError as error:

@@ -68,6 +68,13 @@ def written(value: Any) -> Any:
     return value
 
 
+def is_unresolved(value: Any) -> bool:
+    """Whether a value of a payload has a result in it that is still to come."""
+    if isinstance(value, Mapping):
+        return RESULT in value or PART in value or any(map(is_unresolved, value.values()))
+    return isinstance(value, list | tuple) and any(map(is_unresolved, value))
+
+
 def resolved(job: Job, values: Any, driver: Driver, decode: Callable[[StepResult], Any]) -> Any:
     """The values with results in place of placeholders. A step that has failed or was pruned has None."""
     id = job.meta.get(WORKFLOW)

@@ -76,6 +76,11 @@ class Enqueueing(Generic[P]):
     def s(self, /, *args: Any, **kwargs: Any) -> Signature:
         """A call to be made later, as a step of a workflow: `chain(extract.s(day=1), load.s(rows=PREVIOUS))`. Arguments
         may be results of other steps, so they are checked when the workflow starts."""
+        if self._terms.connection is not None:
+            raise InvalidInput(
+                f"{self._task().name}: a workflow is started on its own, not in the transaction of a connection: leave "
+                "connection out, and start the workflow when you have committed"
+            )
         return Signature(self._task(), self._terms, args, kwargs)
 
     def _task(self) -> Task[..., Any]:

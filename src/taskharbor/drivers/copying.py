@@ -10,7 +10,7 @@ from taskharbor.core.carrying import HISTORY, JOBS, Carrier, Part, Row
 from taskharbor.core.errors import MoveFailed
 from taskharbor.core.model import Job
 from taskharbor.drivers.comparing import Portions, Progress, portions
-from taskharbor.drivers.movement import LOOK_S, End, Mark
+from taskharbor.drivers.movement import LOOK_S, End, Mark, taken_over
 
 FEED_S: Final = 30.0
 """How long jobs on their way wait for the history feed to get to what is known of them."""
@@ -41,7 +41,7 @@ class Copying:
     def _copy(self, table: str) -> None:
         """What the new store has not. What it has is its own by now."""
         for rows in portions(self._source, table, None, self._progress):
-            self._target.bring([Part(table, rows, "leave")], {})
+            self._target.bring([Part(table, taken_over(table, rows), "leave")], {})
 
     def _copy_tokens(self) -> None:
         """A token that was revoked in either store is good in neither, and one that is new in the source in both."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskharbor.core.carrying import NOTE, ORIGIN, TABLES, Carrier, Place
+from taskharbor.core.carrying import NOTE, ORIGIN, TABLES, Carrier, Place, Row
+from taskharbor.core.clock import EPOCH
 from taskharbor.core.errors import InvalidInput, MoveFailed
 from taskharbor.core.workflow import WorkflowState
 from taskharbor.drivers.base import BaseDriver
@@ -155,3 +156,9 @@ def origin_of(source: End, carrier: Carrier) -> str:
     earlier = json.loads(carrier.note(ORIGIN) or "{}")
     before = [earlier["store_id"], *earlier["before"]] if earlier else []
     return json.dumps({"store_id": carrier.identity, "url": source.url, "before": before})
+
+
+def taken_over(table: str, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows as the new store gets them. Epochs of leaders go on there, but their terms are over: nobody could renew
+    them, and whoever comes would have to wait for their end."""
+    return [(*row[:-1], EPOCH) for row in rows] if table == "leaders" else rows

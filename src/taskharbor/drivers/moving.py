@@ -30,6 +30,7 @@ from taskharbor.drivers.movement import (
     origin_of,
     read_mark,
     starting,
+    taken_over,
     used_tables,
 )
 from taskharbor.drivers.packing import HEAD
@@ -282,7 +283,7 @@ class Move:
             mark.table, mark.after = table, place_of(table, rows[-1])
             if table == HISTORY:
                 mark.facts = mark.after
-            self._target.bring([Part(table, rows)], mark.notes())
+            self._target.bring([Part(table, taken_over(table, rows))], mark.notes())
 
     def _verify(self, mark: Mark) -> dict[str, Sum]:
         """Both stores, read again from beginning to end."""
