@@ -90,6 +90,7 @@ class PostgresStaging(Staging):
         self, run_id: str, attempts: Sequence[int], accepted: int, rejected: int, keep: KeepRejects
     ) -> Published:
         with psycopg.connect(self._target) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # each statement is to see what is new
             cursor = connection.cursor()
             _prepare(cursor)
             cursor.execute("SELECT clock_timestamp()")
@@ -131,7 +132,10 @@ class PostgresStaging(Staging):
             bad += [(text, reason) for text, reason in self._rows(cursor, "staged_rejects", params)]
         if bad:
             keep(bad)
-        known = self._known(cursor, params) if keyed < accepted else 0
+        known = 0
+        if keyed < accepted:
+            self._rows(cursor, "load_lock", {})
+            known = self._known(cursor, params)
         if known or taken < keyed:
             published = self._add(cursor, "publish_own_jobs", params)
         elif not keyed and not bad and accepted >= SLICED_FROM:
@@ -255,7 +259,11 @@ class _Attempt:
 
 
 def _prepare(cursor: psycopg.Cursor[Any]) -> None:
-    cursor.execute("SELECT set_config('jit', 'off', true), set_config('work_mem', '128MB', true)")
+    # Jobs are looked up by their ids, whatever the statistics of tables say that were empty a moment ago.
+    cursor.execute(
+        "SELECT set_config('jit', 'off', true), set_config('work_mem', '128MB', true), "
+        "set_config('enable_seqscan', 'off', true)"
+    )
 
 
 def _shown(id: Any, payload: Any, key: Any) -> dict[str, Any]:
