@@ -326,3 +326,15 @@ def test_what_a_purged_id_records_when_it_is_used_again_is_not_forgotten_with_it
     monkeypatch.setattr(driver._fleet._session, "run", interrupted)
     assert driver.prune(NOON + HOUR) == 0
     assert [fact.at for fact in facts(driver, 2)] == [NOON, NOON + DAY]
+
+
+def test_transactions_see_what_is_new_whatever_the_database_has_for_a_default(driver: Driver) -> None:
+    used: session.Session = driver._session  # type: ignore[attr-defined]
+
+    def look(connection: Any) -> Any:
+        # As behind a pooler, where no setting of ours may stay.
+        connection.execute("SET default_transaction_isolation = 'repeatable read'")
+        with connection.transaction():
+            return connection.execute("SHOW transaction_isolation").fetchone()
+
+    assert used.transact(look) == ("read committed",)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 from tests.drivers.postgres_stores import driver, url
+from tests.waiting import until
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Job, Settlement
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.postgres import counting
 from taskharbor.testing.helpers import in_threads, new_job
 from taskharbor.testing.times import HOUR, NOON, SECOND
@@ -130,6 +133,34 @@ def test_after_a_failure_it_is_left_out_more_and_more_and_once_it_works_no_more(
         driver.enqueue([keyed(f"k{number}")], NOON)
         driver.reserve("default", now=NOON, limit=10)
     assert alone[-4:] == [1, 1, 1, 1]
+
+
+def test_a_job_that_is_changed_while_the_statement_runs_is_neither_leased_nor_noted(driver: Driver, url: str) -> None:
+    def job(payload: bytes) -> Any:
+        return keyed("a", idempotency_key="one", on_duplicate="replace", payload=payload)
+
+    limit = limited(driver, PER_KEY)
+    driver.enqueue([job(b"1")], NOON)
+    ask = Ask(("default",), NOON, HOUR, 10, None, "worker-1")
+    with psycopg.connect(url, autocommit=True) as gate, open_driver(url) as other, ThreadPoolExecutor(1) as pool:
+        other._rules()  # type: ignore[attr-defined]
+        # The claim stops between its snapshot and the locks on its rows, as long as the gate is held.
+        gate.execute("ALTER TABLE th_limits RENAME TO limits_behind")
+        gate.execute(
+            "CREATE VIEW th_limits AS "
+            "SELECT l.* FROM (SELECT pg_advisory_xact_lock_shared(77)) AS held, limits_behind l"
+        )
+        gate.execute("SELECT pg_advisory_lock(77)")
+        claim = pool.submit(driver._take_counted, limit, (), ask)  # type: ignore[attr-defined]
+        waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted"
+        until(lambda: gate.execute(waiting).fetchone() is not None)
+        other.enqueue([job(b"2")], NOON)
+        gate.execute("SELECT pg_advisory_unlock(77)")
+        leased = claim.result(30)
+        gate.execute("DROP VIEW th_limits")
+        gate.execute("ALTER TABLE limits_behind RENAME TO th_limits")
+    assert (leased, buckets(url)) == ([], [])
+    assert len(driver.reserve("default", now=NOON, limit=10)) == 1
 
 
 def test_two_drivers_never_let_two_of_a_key_run(url: str, driver: Driver) -> None:

@@ -212,7 +212,9 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
             )
             for item in extensions
         ]
-        return self._extend(items, moment) if items else []
+        extended = self._extend(items, moment) if items else []
+        self._keep_notes_true([item.id for item in items])
+        return extended
 
     def listen(self, queues: str | Sequence[str]) -> Listener:
         self._check_open()

@@ -62,8 +62,11 @@ class EngineDesk(EngineFlows):
             elif job.lease_expires_at is not None:
                 self._state.put("running", (bucket, id), replace(note, until=job.lease_expires_at))
 
-    def doubt(self) -> None:
-        for (bucket, id), note in list(self._state.running.items()):
+    def doubt(self, ids: Sequence[str] | None = None) -> None:
+        known = self._state.running
+        chosen = list(known) if ids is None else [(b, id) for id in ids for b in self._state.notes_of.get(id, ())]
+        for bucket, id in chosen:
+            note = known[bucket, id]
             job = self._state.jobs.get(id)
             ends = None if job is None or not self._counts(bucket, id) else job.lease_expires_at
             if note.until != AT_ONCE and (ends is None or ends < note.until):

@@ -288,6 +288,13 @@ class GoverningCalls(StoreOperations):
             if self._may_count(ended):
                 self._at_desk(lambda desk: desk.ended(ended))
 
+    def _keep_notes_true(self, ids: Sequence[str]) -> None:
+        """A lease that was extended may end earlier than before: then its place is free earlier, too."""
+        # The leases are extended: if this fails, their places come back when the notes of them end.
+        if self._rules().count:
+            with suppress(StoreError):
+                self._at_desk(lambda desk: desk.doubt(ids))
+
     def _tag(self, batch: Batch) -> None:
         """Jobs that came into a fair queue and are due take their places in it."""
         # The jobs are stored: if this fails, they get their tags at the next claims.

@@ -104,8 +104,11 @@ class SqlDesk(SqlFlows, ABC):
     def lapsed(self, now: datetime) -> None:
         self._run("desk_lapsed", {"now": now, "most": LAPSED_AT_ONCE})
 
-    def doubt(self) -> None:
-        self._run("desk_doubt", {})
+    def doubt(self, ids: Sequence[str] | None = None) -> None:
+        if ids is None:
+            self._run("desk_doubt", {})
+        else:
+            self._run("desk_doubt+some", {}, {"ids": ids})
 
     def woken(self, ask: Ask, most: int) -> Sequence[Woken]:
         asked = {"now": ask.now, "most": most, "any": not ask.chooses}

@@ -34,8 +34,9 @@ class TidyDesk(Protocol):
 
     def hold(self, limits: Sequence[Limit]) -> Sequence[Limit]: ...
 
-    def doubt(self) -> None:
-        """Let `lapsed` look at notes of jobs that are not leased with the noted token any more, or not so long."""
+    def doubt(self, ids: Sequence[str] | None = None) -> None:
+        """Let `lapsed` look at notes of jobs that are not leased with the noted token any more, or not so long; with
+        `ids`, of these jobs alone."""
         ...
 
     def lapsed(self, now: datetime) -> None:

@@ -97,8 +97,11 @@ class MysqlDesk(SqlDesk):
             self._session.run_items("desk_prolong", kept)
         self._strike([row for row in over if row[2] is None])
 
-    def doubt(self) -> None:
-        rows = sorted((bucket, id) for bucket, id in self._rows("desk_doubtful", {}))
+    def doubt(self, ids: Sequence[str] | None = None) -> None:
+        found = (
+            self._rows("desk_doubtful", {}) if ids is None else self._session.rows("desk_doubtful+some", ids=list(ids))
+        )
+        rows = sorted((bucket, id) for bucket, id in found)
         notes = [{"bucket": bucket, "id": id, "until": sql_time(AT_ONCE)} for bucket, id in rows]
         if notes:
             self._session.run_items("desk_prolong", notes)

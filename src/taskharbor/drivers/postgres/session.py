@@ -152,7 +152,7 @@ class Session:
         # Without a COMMIT of its own the transaction ends when the pipeline does, and psycopg (3.3) cannot report an
         # error there: it raises an IndexError or "cannot exit pipeline mode" in place of what PostgreSQL said.
         with connection.pipeline():
-            connection.execute(b"BEGIN")
+            connection.execute(b"BEGIN ISOLATION LEVEL READ COMMITTED")
             if whole_tables:
                 connection.execute(b"SET LOCAL enable_seqscan = on")
             else:
@@ -290,6 +290,8 @@ def _rows(cursor: RawCursor[Row]) -> list[Row]:
 
 def _configure(connection: Connection[Any]) -> None:
     connection.autocommit = True
+    # Each statement is to see what was committed before it, whatever the database has for a default.
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     # Behind a pooler the server process is not the one that said hello. Two clients would then use each other's
     # prepared statements, so do without them, and leave no setting behind for whoever comes next.
     row = connection.execute("SELECT set_config('TimeZone', 'UTC', false), pg_backend_pid()").fetchone()

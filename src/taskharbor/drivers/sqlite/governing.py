@@ -106,8 +106,9 @@ class SqliteDesk(SqlDesk):
         self._connection.executemany(self._store.statement("desk_prolong"), kept)
         self._strike([(bucket, job_id) for bucket, job_id, ends in over if ends is None])
 
-    def doubt(self) -> None:
-        notes = [{"bucket": bucket, "job_id": job_id, "until": 0} for bucket, job_id in self._rows("desk_doubtful", {})]
+    def doubt(self, ids: Sequence[str] | None = None) -> None:
+        rows = self._rows("desk_doubtful", {}) if ids is None else self._rows("desk_doubtful+some", {}, {"ids": ids})
+        notes = [{"bucket": bucket, "job_id": job_id, "until": 0} for bucket, job_id in rows]
         self._connection.executemany(self._store.statement("desk_prolong"), notes)
 
     def _strike(self, notes: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import LeasedJob, NewJob, Settlement, Status
+from taskharbor.core.model import Extension, LeasedJob, NewJob, Settlement, Status
 from taskharbor.testing.helpers import (
     add,
     add_all,
@@ -156,6 +156,18 @@ class LimitContract:
         assert nothing_runnable(driver, now=NOON + 2 * MINUTE)
         assert nothing_runnable(driver, now=NOON + 3 * MINUTE)
         assert take(driver, now=NOON + 2 * HOUR).job.id == waiting
+
+    @pytest.mark.parametrize("per", ["", "key"])
+    def test_a_lease_that_is_made_shorter_gives_its_place_back_when_it_ends(self, driver: Driver, per: str) -> None:
+        driver.set_limit(Limit("queue", "default", per=per, concurrency=1), now=NOON)
+        first, second = add_all(driver, [keyed("a"), keyed("a")])
+        leased = take(driver, lease_for=HOUR)
+        driver.extend([Extension(first, leased.lease.token, 5 * SECOND)], now=NOON)
+        assert take_ids(driver, now=NOON + 4 * SECOND) == []
+        [again] = take_all(driver, now=NOON + 6 * SECOND)
+        settle_one(driver, settlement("ack", again), now=NOON + 7 * SECOND)
+        [other] = take_all(driver, now=NOON + 8 * SECOND)
+        assert {again.job.id, other.job.id} == {first, second}
 
     def test_what_runs_when_a_limit_is_set_is_counted(self, driver: Driver) -> None:
         ids = add_all(driver, [new_job() for _ in range(5)])

@@ -76,10 +76,7 @@ WITH RECURSIVE level AS (
 -- ?counted      AND NOT EXISTS (SELECT FROM running WHERE (job_id IN (SELECT id FROM share)) IS TRUE)
 -- ?counted      AND NOT EXISTS (SELECT FROM (SELECT bucket FROM share UNION ALL SELECT bucket FROM running) AS each
 -- ?counted                      GROUP BY bucket HAVING count(*) > :concurrency) AS yes
--- ?counted  ), noted AS (
--- ?counted    INSERT INTO th_running (bucket, job_id, token, until)
--- ?counted    SELECT bucket, id, token, :until FROM share WHERE (SELECT yes FROM fits)
--- ?counted  )
+-- ?counted  ), moved AS (
 UPDATE th_jobs j
 SET status = 'inflight', lease_token = picked.token, lease_owner = :owner, lease_expires_at = :until,
     deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL, progress = NULL, updated_at = :now,
@@ -89,4 +86,11 @@ FROM picked WHERE j.ctid = picked.place
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
           j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at,
-          picked.position, picked.progress, picked.updated_at;
+          picked.position, picked.progress, picked.updated_at
+-- ?counted  ), noted AS (
+-- ?counted    -- Only what was leased: a job that somebody changed since this statement began is found, but not changed.
+-- ?counted    INSERT INTO th_running (bucket, job_id, token, until)
+-- ?counted    SELECT bucket, id, token, :until FROM share WHERE (id IN (SELECT id FROM moved)) IS TRUE
+-- ?counted  )
+-- ?counted  SELECT * FROM moved
+;
