@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 from tests.pipeline.lives import live
 
 from taskharbor.core.contract import Driver
@@ -14,7 +15,7 @@ from taskharbor.core.model import NewJob, Settlement
 from taskharbor.drivers import open_driver
 from taskharbor.pipeline import schemas
 from taskharbor.pipeline.options import read_options
-from taskharbor.pipeline.source import TableReader, TaskHarborSource
+from taskharbor.pipeline.source import TableReader, TaskHarborSource, checked_columns
 from taskharbor.pipeline.source_stream import HistoryStreamReader
 from taskharbor.pipeline.store import open_store
 
@@ -128,6 +129,20 @@ def test_a_wrong_option_is_explained(options: dict[str, str], words: str, monkey
     monkeypatch.delenv("TASKHARBOR_URL", raising=False)
     with pytest.raises(InvalidInput, match=words):
         read_options(options)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (StructType([]), "a schema of no columns reads nothing"),
+        (StructType([StructField("outcome", StringType())] * 2), "'outcome' of attempts is asked for twice"),
+        (StructType([StructField("outcome", StringType(), nullable=False)]), "'outcome' of attempts may be null"),
+    ],
+    ids=["empty", "twice", "not null"],
+)
+def test_a_schema_that_cannot_be_read_is_explained(schema: StructType, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        checked_columns("attempts", schema)
 
 
 def test_what_is_wrong_is_said_by_spark_too(spark: SparkSession, sqlite_driver: Driver, sqlite_url: str) -> None:

@@ -61,9 +61,17 @@ class TaskHarborSource(DataSource):
 def checked_columns(table: str, schema: StructType) -> tuple[str, ...]:
     """The names of the columns that are asked for. InvalidInput if the table has no such column, or another type."""
     known = schemas.SOURCE_TABLES[table]
-    for field in schema.fields:
+    if not schema.fields:
+        raise InvalidInput(f"a schema of no columns reads nothing: {table} has {', '.join(known.names)}")
+    for number, field in enumerate(schema.fields):
         if field.name not in known.names:
             raise InvalidInput(f"the table {table} has no column {field.name!r}: it has {', '.join(known.names)}")
+        if field.name in schema.names[:number]:
+            raise InvalidInput(
+                f"the column {field.name!r} of {table} is asked for twice: select it twice after reading"
+            )
+        if known[field.name].nullable and not field.nullable:
+            raise InvalidInput(f"the column {field.name!r} of {table} may be null: leave NOT NULL out of the schema")
         if field.dataType != known[field.name].dataType:
             wanted, given = known[field.name].dataType.simpleString(), field.dataType.simpleString()
             raise InvalidInput(f"the column {field.name!r} of {table} is {wanted}, not {given}: cast it after reading")
