@@ -67,7 +67,7 @@ def checked_columns(table: str, schema: StructType) -> tuple[str, ...]:
         if field.name not in known.names:
             raise InvalidInput(f"the table {table} has no column {field.name!r}: it has {', '.join(known.names)}")
         if field.name in schema.names[:number]:
-            raise InvalidInput(
+            raise InvalidInput(f"the column {field.name!r} of {table} is asked for twice: select it so after reading")
                 f"the column {field.name!r} of {table} is asked for twice: select it twice after reading"
             )
         if known[field.name].nullable and not field.nullable:
