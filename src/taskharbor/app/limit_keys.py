@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, signature
+from string import Formatter
 from typing import Any
 
 from taskharbor.core.errors import InvalidInput
@@ -22,6 +24,29 @@ def _taken(function: Callable[..., Any], given: Mapping[str, Any], whole: Mappin
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return whole
     return {name: value for name, value in whole.items() if name in given or name in parameters}
+
+
+def check_limit_key(type: str, given: object, known: Collection[str] | None) -> None:
+    """Every argument that the text names is one of the task's; `known` is None if it takes any."""
+    if not isinstance(given, str) or "{" not in given:
+        return
+    try:
+        named = list(_named(given))
+    except ValueError as error:
+        raise InvalidInput(f"{type}: limit_key {given!r} cannot be read: {error}") from None
+    for name in named:
+        if not name or name.isdecimal():
+            raise InvalidInput(f"{type}: limit_key {given!r} has no name in its braces: write '{{account}}'")
+        if known is not None and name not in known:
+            has = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"{type}: limit_key names {name!r}, but it has no such argument; it has {has}")
+
+
+def _named(text: str) -> Iterator[str]:
+    for _, field, form, _ in Formatter().parse(text):
+        if field is not None:
+            yield re.split(r"[.\[]", field, maxsplit=1)[0]
+            yield from _named(form or "")
 
 
 def limit_key_of(
