@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pydantic
 import pytest
 
-from taskharbor import Harbor, InvalidInput
+from taskharbor import Batch, Context, Harbor, InvalidInput
 from taskharbor.core.limiting import Limit, rate_a_second
 
 
@@ -59,6 +61,48 @@ def test_a_key_that_cannot_be_made_is_refused_before_anything_is_stored(harbor: 
     with pytest.raises(InvalidInput):
         sync.using(limit_key=key).enqueue(account=7)
     assert harbor.driver.counts()["ready"] == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("{acount}", "limit_key names 'acount', but it has no such argument; it has account, note"),
+        ("a-{account:>{width}}", "names 'width'"),
+        ("{owner.id}-{account}", "names 'owner'"),
+        ("{parts[0]}", "names 'parts'"),
+        ("{context}", "names 'context'"),
+        ("{}", "has no name in its braces: write '{account}'"),
+        ("{0}", "has no name in its braces"),
+        ("{account", "cannot be read"),
+    ],
+)
+def test_a_key_of_what_a_task_does_not_have_is_refused_where_it_is_written(harbor: Harbor, key: str, told: str) -> None:
+    def sync(account: int, note: str = "", *, context: Context) -> None: ...
+
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        harbor.task(limit_key=key)(sync)
+    assert "sync" not in harbor.tasks
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        harbor.task(sync).using(limit_key=key)
+
+
+def test_a_key_may_be_made_of_whatever_a_task_takes(harbor: Harbor) -> None:
+    class Account(pydantic.BaseModel):
+        number: int = pydantic.Field(alias="account-number")
+        owner: str = pydantic.Field(alias="theOwner", default="ada")
+
+    @harbor.task(limit_key="{any}")
+    def note(**arguments: Any) -> None: ...
+
+    @harbor.task(batch=10, limit_key="{any}")
+    def index(batch: Batch) -> None: ...
+
+    def check(batch: Any) -> None: ...
+
+    check.__annotations__["batch"] = Batch[Account]  # type: ignore[valid-type]
+    checked = harbor.task(batch=10, limit_key="{account-number}-{theOwner}")(check)
+    jobs = [note.enqueue(any=1), index.enqueue(any=1), checked.enqueue(**{"account-number": 1, "theOwner": "bob"})]
+    assert [harbor.driver.get(job.id).meta["limit_key"] for job in jobs] == ["1", "1", "1-bob"]
 
 
 def test_limits_are_set_and_lifted_at_run_time(harbor: Harbor) -> None:

@@ -283,8 +283,91 @@ def test_what_is_no_rule_is_refused_with_how_to_write_one(harbor: Harbor, given:
         ({"scope": "tenant"}, "names of fields, ('tenant',)"),
         ({"scope": ("customer",)}, "by=('customer',)"),
         ({"scope": None}, "got None"),
+        ({"while_in": "ready"}, "write while_in=('ready',)"),
+        ({"while_in": "inflight"}, "write while_in=('ready', 'inflight')"),
+        ({"while_in": "running"}, "states of a job, of ready"),
+        ({"while_in": ("inflight",)}, "must have 'ready' in it"),
+        ({"on_duplicate": "replace"}, "replace=True"),
+        ({"on_duplicate": "raise"}, "harbor.task(unique=Unique(…), on_duplicate='raise')"),
     ],
 )
 def test_a_rule_that_is_none_is_refused_with_what_it_takes(rule: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(told)):
         Unique(**rule)
+
+
+def test_where_any_names_are_taken_a_rule_may_name_any(harbor: Harbor) -> None:
+    @harbor.task(batch=10, unique=Unique(by=("customer",)))
+    def index(batch: Batch) -> None: ...
+
+    @harbor.task(unique=Unique(by=("customer",)))
+    def note(**arguments: Any) -> None: ...
+
+    for task in (index, note):
+        first = task.enqueue(customer="acme", full=True)
+        assert task.enqueue(customer="acme") == Enqueued(first.id, True)
+        assert not task.enqueue(customer="globex").existed
+
+
+@pytest.mark.parametrize("rules", [{"unique": None}, {"throttle": None}, {"debounce": None}])
+def test_a_rule_can_be_left_out_for_one_call(harbor: Harbor, rules: Any) -> None:
+    [option] = rules
+    rule: Any = Unique() if option == "unique" else 60
+
+    @harbor.task(**{option: rule})
+    def sync(customer: str) -> None: ...
+
+    first = sync.enqueue("acme")
+    assert sync.enqueue("acme").existed
+    for call in (sync.using(**rules), sync.using(unique=None), sync.using(queue="slow").using(**rules)):
+        another = call.enqueue("acme")
+        assert (another.existed, harbor.job(another).state) == (False, "ready")
+    assert sync.using(**rules).using(unique=Unique(), on_duplicate="return").enqueue("acme").existed
+    assert harbor.job(first).state == ("scheduled" if option == "debounce" else "ready")
+
+
+def test_without_its_debounce_or_throttle_a_task_has_the_rule_that_was_given_beside_it(harbor: Harbor) -> None:
+    @harbor.task(unique=Unique(by=("number",)), debounce=60)
+    def index(number: int, text: str) -> None: ...
+
+    @harbor.task(unique=Unique(by=("customer",)), throttle=60, on_duplicate="raise")
+    def sync(customer: str, full: bool = False) -> None: ...
+
+    call = index.using(debounce=None)
+    first = call.enqueue(1, "first")
+    assert harbor.job(first).state == "ready"
+    assert call.enqueue(1, "second") == Enqueued(first.id, True)
+    assert harbor.job(first).arguments == {"number": 1, "text": "first"}
+    later = index.using(delay=3600).using(debounce=None).new_job(2, "later")
+    assert later.run_at is not None
+    assert index.using(throttle=None).new_job(2, "later").on_duplicate == "replace"  # it has none
+
+    job = sync.using(throttle=None).new_job("acme")
+    assert (job.key_ttl, job.while_in, job.on_duplicate) == (None, ("ready", "inflight"), "raise")
+    assert sync.using(throttle=None).using(throttle=5).new_job("acme").key_ttl == 5
+    plain = sync.using(unique=None).new_job("acme")
+    assert (plain.idempotency_key, plain.while_in, plain.on_duplicate) == (None, None, "return")
+
+
+@pytest.mark.parametrize("options", [{"on_duplicate": "replace"}, {"while_in": ("ready",), "on_duplicate": "replace"}])
+def test_what_a_task_says_about_keys_waits_for_jobs_that_have_one(harbor: Harbor, options: Any) -> None:
+    @harbor.task(**options)
+    def sync(customer: str) -> None: ...
+
+    assert not any(sync.enqueue("acme").existed for _ in range(2))
+    first = sync.using(key="a").enqueue("acme")
+    assert sync.using(key="a").enqueue("globex") == Enqueued(first.id, True)
+    assert harbor.job(first).arguments == {"customer": "globex"}
+
+
+def test_to_replace_may_be_said_by_the_rule_or_by_the_task(harbor: Harbor) -> None:
+    @harbor.task(unique=Unique(by=("customer",), replace=True))
+    def by_rule(customer: str, full: bool) -> None: ...
+
+    @harbor.task(unique=Unique(by=("customer",)), on_duplicate="replace")
+    def by_task(customer: str, full: bool) -> None: ...
+
+    for task in (by_rule, by_task):
+        first = task.enqueue("acme", full=False)
+        assert task.enqueue("acme", full=True) == Enqueued(first.id, True)
+        assert harbor.job(first).arguments == {"customer": "acme", "full": True}

@@ -16,6 +16,7 @@ from taskharbor import (
     InvalidInput,
     JobFailed,
     Task,
+    Unique,
     Unrecoverable,
     WaitTimeout,
     Workflow,
@@ -225,6 +226,13 @@ def test_results_of_another_workflow_cannot_be_asked_for(harbor: Harbor, double:
         assert "42" not in (harbor.job(id).record.dlq_reason or "")
 
 
+def _given(task: Task[..., int], chosen: Any) -> Workflow:
+    flow = Workflow("w")
+    one, many = flow.step("one", task.s(n=1)), flow.group("many", [task.s(n=2)])
+    flow.step("last", task.s(n=chosen(one, many)))
+    return flow
+
+
 @pytest.mark.parametrize(
     ("flow", "said"),
     [
@@ -240,6 +248,8 @@ def test_results_of_another_workflow_cannot_be_asked_for(harbor: Harbor, double:
         (lambda task: Workflow("w").step("a", task.s(n=1), after="a"), "cannot come after each other"),
         (lambda task: chain(task.s(n=1), task.s(n=RESULTS)), "RESULTS makes sense in the last step of a chord"),
         (lambda task: chain(task.s(n=Workflow("other").step("a", task.s(n=1)).result)), "none of workflow"),
+        (lambda task: _given(task, lambda step, _: step), "'last' is given 'one' itself.*: give step.result"),
+        (lambda task: _given(task, lambda _, many: [many]), "'last' is given 'many' itself.*: give group.results"),
         (lambda _: Workflow("w").step("a", 3), "a call of a task"),
         (lambda _: Workflow("w", on_failure="ignore"), "on_failure takes"),
     ],
@@ -312,3 +322,40 @@ def test_a_step_comes_after_others_by_what_they_gave_back_or_by_name(harbor: Har
     harbor.start(flow)
     harbor.worker().drain()
     assert (ran[0], sorted(ran[1:3]), ran[3]) == ("first", ["one", "two"], "last")
+
+
+@pytest.mark.parametrize("rule", [{"unique": Unique()}, {"debounce": 60}, {"throttle": 60}])
+def test_a_step_of_a_task_with_a_rule_is_refused_with_what_to_do_and_runs_without_it(
+    harbor: Harbor, double: Task[..., int], rule: Any
+) -> None:
+    @harbor.task(name="sync", **rule)
+    def sync(n: int) -> int:
+        return n
+
+    [option] = rule
+    told = rf"has {option}=….*sync.using\(unique=None\).s\(…\)"
+    with pytest.raises(InvalidInput, match="step '1-sync': sync " + told):
+        harbor.start(chain(sync.s(n=1)))
+    with pytest.raises(InvalidInput, match="step 'compensation': sync " + told):
+        harbor.start(chain(double.s(n=1), on_failure=sync.s(n=1)))
+    assert harbor.driver.list_workflows() == []
+    for none in ("unique", option):
+        options: Any = {none: None}
+        run = harbor.start(chain(sync.using(**options).s(n=1), sync.using(**options).s(n=PREVIOUS)))
+        drained(harbor)
+        assert run.wait(0).result("2-sync") == 1
+
+
+def test_steps_have_the_names_that_the_documents_say(harbor: Harbor, double: Task[..., int]) -> None:
+    @harbor.task(name="undo")
+    def undo() -> None: ...
+
+    @harbor.task(name="broken")
+    def broken(numbers: list[int]) -> None:
+        raise Unrecoverable("out of order")
+
+    run = harbor.start(chord([double.s(n=1), double.s(n=2)], broken.s(numbers=RESULTS), on_failure=undo.s()))
+    drained(harbor)
+    assert run.wait(0).state == "compensated"
+    assert sorted(step.name for step in run.steps()) == ["children[0]", "children[1]", "compensation", "finalizer"]
+    assert run.result("children[1]") == 4

@@ -131,6 +131,15 @@ def test_an_application_from_anywhere_counts_for_a_store_in_words_too(
     assert driver.get(run(*words, "email.sent", "--no-check")["id"]).queue == "default"
 
 
+def test_where_a_task_takes_any_names_those_of_the_payload_count(run: Run, say: Say, driver: Driver, app: str) -> None:
+    with Path(f"{app}.py").open("a") as module:
+        module.write("\n\n@harbor.task(batch=10)\ndef index(batch) -> None: ...\n")
+    words = ["-A", app, "--url", "sqlite:///taskharbor.db", "enqueue", "index"]
+    assert not run(*words, '{"document": 1, "text": "a"}', "--unique", "document")["existed"]
+    assert run(*words, '{"document": 1, "text": "b"}', "--unique", "document")["existed"]
+    assert "no such argument; it has document" in say(*words, '{"document": 1}', "--unique", "docment", code=2)
+
+
 @pytest.mark.parametrize(("words", "timeout"), [([], timedelta(seconds=30)), (["--timeout", "0"], None)])
 def test_no_timeout_wins_over_that_of_the_task(
     words: list[str], timeout: timedelta | None, run: Run, driver: Driver, app: str

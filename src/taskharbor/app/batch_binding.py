@@ -79,6 +79,14 @@ class ItemBinding(Binding):
             self._made(super().load(dict(values)))  # they hold here as they will hold in the worker
         return values
 
+    @property
+    def known(self) -> tuple[str, ...] | None:
+        if self._model is None or self._extra is not None:
+            return super().known
+        # What pydantic writes may be no name in Python, and is not in the signature then.
+        written = (field.serialization_alias or field.alias for field in self._item.model_fields.values())
+        return (*self.names, *(name for name in written if name is not None))
+
     def load(self, values: JsonValue) -> Any:
         """The arguments of one job as the handler is promised them."""
         if self._model is None:

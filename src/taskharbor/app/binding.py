@@ -143,6 +143,11 @@ class Binding:
     def names(self) -> tuple[str, ...]:
         return tuple(self._checks)
 
+    @property
+    def known(self) -> tuple[str, ...] | None:
+        """What an argument may be called in a payload; None if that is the caller's own choice."""
+        return self.names if self._extra is None else None
+
     def _dumped(self, name: str, value: Any) -> JsonValue:
         try:
             return self._check_of(name).dump(value)

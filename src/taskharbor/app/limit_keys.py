@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, signature
 from string import Formatter
 from typing import Any
@@ -27,10 +27,33 @@ def _taken(function: Callable[..., Any], given: Mapping[str, Any], whole: Mappin
     return {name: value for name, value in whole.items() if name in given or name in parameters}
 
 
+def check_limit_key(type: str, given: object, known: Collection[str] | None) -> None:
+    """Every argument that the text names is one of the task's; `known` is None if it takes any."""
+    if not isinstance(given, str) or "{" not in given:
+        return
+    try:
+        named = list(_named(given))
+    except ValueError as error:
+        raise InvalidInput(f"{type}: limit_key {given!r} cannot be read: {error}") from None
+    for name in named:
+        if not name or name.isdecimal():
+            raise InvalidInput(f"{type}: limit_key {given!r} has no name in its braces: write '{{account}}'")
+        if known is not None and name not in known:
+            has = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"{type}: limit_key names {name!r}, but it has no such argument; it has {has}")
+
+
+def _named(text: str) -> Iterator[str]:
+    for _, field, form, _ in Formatter().parse(text):
+        if field is not None:
+            yield re.split(r"[.\[]", field, maxsplit=1)[0]
+            yield from _named(form or "")
+
+
 def _check_known(type: str, given: str | Callable[..., str | None], whole: Mapping[str, Any]) -> None:
     """Limits count a job before it runs, and results of other steps come to it only then."""
     if isinstance(given, str):
-        used = {re.split(r"[.[]", field, maxsplit=1)[0] for _, field, _, _ in Formatter().parse(given) if field}
+        used = set(_named(given))
     else:
         used = set(whole)
     for name in sorted(used & whole.keys()):

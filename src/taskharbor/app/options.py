@@ -4,7 +4,7 @@ then the harbor."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -33,8 +33,8 @@ class EnqueueOptions(TypedDict, total=False):
     tenant: str
     key: str | None
     """The idempotency key: the same key again gives the same job back."""
-    unique: Unique | tuple[str, ...]
-    """Which jobs count as the same; or the fields that make up the scope of `key`."""
+    unique: Unique | tuple[str, ...] | None
+    """Which jobs count as the same, None for no rule at all; or the fields that make up the scope of `key`."""
     debounce: Duration | None
     """Run so long after the last of several calls with the same arguments (or the same `key`)."""
     throttle: Duration | None
@@ -66,6 +66,8 @@ _PAIRS: Final = (
 )
 _KNOWN: Final = EnqueueOptions.__optional_keys__
 _OURS: Final = ("delay", "expires_in", "connection", "debounce", "throttle", "limit_key")
+_RULES: Final = ("unique", "debounce", "throttle")
+_MEAN_A_KEY: Final = frozenset(("while_in", "on_duplicate"))
 _ABOUT_A_KEY: Final = ("key_ttl", "unique", "while_in", "on_duplicate")
 
 
@@ -100,6 +102,15 @@ def _says_something(option: str, value: object) -> bool:
     return value is not None and not (option == "on_duplicate" and value == "return")
 
 
+class Pace(NamedTuple):
+    """What `debounce` or `throttle` have made of a rule, to take it back."""
+
+    option: str
+    before: Unique | None
+    """The rule without it."""
+    delay: timedelta | None = None
+
+
 class Terms(NamedTuple):
     """Options that have been put together: fields of the job, and what is known only when it is enqueued."""
 
@@ -111,6 +122,7 @@ class Terms(NamedTuple):
     """The option that makes sense with a key only, if one was given for this job."""
     unique: Unique | None = None
     """Where keys come from, unless the caller gives one."""
+    pace: Pace | None = None
     limit_key: LimitKey | None = None
     decode: Callable[[bytes], Any] = json.loads
     """From a payload to the arguments, of which a `limit_key` may be made."""
@@ -119,6 +131,9 @@ class Terms(NamedTuple):
 
     def with_options(self, options: Mapping[str, Any]) -> Terms:
         """These terms, with `options` in place of what they say about the same things."""
+        if none := {name for name in _RULES if name in options and options[name] is None}:
+            rest = {name: value for name, value in options.items() if name not in none}
+            return self._without(none).with_options(rest)
         unknown = options.keys() - _KNOWN
         if unknown:
             raise unknown_option(min(unknown), _KNOWN)
@@ -141,22 +156,24 @@ class Terms(NamedTuple):
             fields.pop("expires_at", None)
         elif "expires_in" in options:
             expires_in = None
-        rule = self.unique
+        rule, pace = self.unique, self.pace
         if isinstance(options.get("unique"), Unique):
-            rule = options["unique"]
+            rule, pace = options["unique"], None
         elif "unique" in options:
             _check_scope(options["unique"])
-            rule = None
+            rule, pace = None, None
+        before = rule if pace is None else pace.before
         if options.get("debounce") is not None:
             if options.get("on_duplicate") not in (None, "replace"):
                 raise InvalidInput(
                     "debounce lets the last call replace the one that waits, so there is never a duplicate to "
                     f"{options['on_duplicate']}: leave on_duplicate out, or use throttle, where the first one wins"
                 )
-            rule, delay = debounced(rule, options["debounce"])
+            rule, delay = debounced(before, options["debounce"])
+            pace = Pace("debounce", before, delay)
             fields.pop("run_at", None)
         elif options.get("throttle") is not None:
-            rule = throttled(rule, options["throttle"])
+            rule, pace = throttled(before, options["throttle"]), Pace("throttle", before)
         if rule is not None and rule is not self.unique:
             fields.update(rule.fields())
             if options.get("on_duplicate") is not None and options.get("debounce") is None:
@@ -166,7 +183,24 @@ class Terms(NamedTuple):
         asked = asked if rule is None else None
         limit_key = options.get("limit_key", self.limit_key)
         connection = options.get("connection", self.connection)
-        return Terms(fields, delay, expires_in, connection, asked, rule, limit_key, self.decode, self.complete)
+        return Terms(fields, delay, expires_in, connection, asked, rule, pace, limit_key, self.decode, self.complete)
+
+    def _without(self, rules: Collection[str]) -> Terms:
+        """These terms with the rule that there was before `debounce` or `throttle`; without `unique`, with none."""
+        pace = self.pace
+        if self.unique is None:
+            return self._replace(fields={name: value for name, value in self.fields.items() if name not in rules})
+        if "unique" not in rules and (pace is None or pace.option not in rules):
+            return self
+        fields = {name: value for name, value in self.fields.items() if name not in _ABOUT_A_KEY}
+        before = None if pace is None or "unique" in rules else pace.before
+        if before is not None:
+            fields.update(before.fields())
+            if self.fields["on_duplicate"] == "raise":
+                fields["on_duplicate"] = "raise"
+        # A delay of the caller's own, in place of the one of debounce, stays.
+        delay = None if pace is not None and self.delay is pace.delay else self.delay
+        return self._replace(fields=fields, delay=delay, unique=before, pace=None)
 
     def as_defaults(self) -> Terms:
         """These terms for a task or a harbor: what they say about keys is for the jobs that have one."""
@@ -190,10 +224,14 @@ class Terms(NamedTuple):
         if self.limit_key is not None:
             meta = self.meta_for(type, payload)
             return self._replace(fields={**self.fields, "meta": meta}, limit_key=None).new_job(type, payload, now)
+        fields = self.fields
+        if self.unique is None and fields.get("idempotency_key") is None and not _MEAN_A_KEY.isdisjoint(fields):
+            # What a task says about keys waits for jobs that have one.
+            fields = {name: value for name, value in fields.items() if name not in _MEAN_A_KEY}
         if not self.delay and self.expires_in is None and self.unique is None:
-            return NewJob(type, payload, **self.fields)
+            return NewJob(type, payload, **fields)
         moment = now()
-        fields = dict(self.fields)
+        fields = dict(fields)
         if self.unique is not None and fields.get("idempotency_key") is None:
             fields["idempotency_key"] = self.unique.key_of(type, payload, self.complete)
         if self.delay:

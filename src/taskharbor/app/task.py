@@ -14,6 +14,7 @@ from taskharbor.app.batches import Batching
 from taskharbor.app.binding import CONTEXT, Binding
 from taskharbor.app.discreet import plain_text, reworded, unquoted
 from taskharbor.app.errors import InvalidArguments
+from taskharbor.app.limit_keys import check_limit_key
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.options import EnqueueOptions, Terms
 from taskharbor.app.placeholders import MARK, holds_placeholder, resolved, written
@@ -159,7 +160,7 @@ class Task(Enqueueing[P], Generic[P, R]):
         self._prepared: Binding | None = None
         with contextlib.suppress(NameError):
             self._prepared = self._bound()
-            self._check_unique(self._terms)
+            self._check_names(self._terms)
         self.wants_context = CONTEXT in inspect.signature(function).parameters
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -201,12 +202,15 @@ class Task(Enqueueing[P], Generic[P, R]):
     def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """The same task with other options: `send.using(queue="slow", delay=60).enqueue(to="ada")`."""
         terms = self._terms.with_options(options)
-        self._check_unique(terms)
+        self._check_names(terms)
         return Call(self, terms)
 
-    def _check_unique(self, terms: Terms) -> None:
+    def _check_names(self, terms: Terms) -> None:
+        """Refuse arguments that the task does not have, where a rule or a key of limits names them."""
         if terms.unique is not None:
-            terms.unique.check_names(self.name, self.binding.names)
+            terms.unique.check_names(self.name, self.binding.known)
+        if terms.limit_key is not None:
+            check_limit_key(self.name, terms.limit_key, self.binding.known)
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """The arguments for the function, checked; InvalidPayload if it does not take what the payload has. Of a batch
@@ -311,7 +315,7 @@ class Call(Enqueueing[P]):
     def using(self, /, **options: Unpack[EnqueueOptions]) -> Call[P]:
         """These options and others; the later ones count."""
         terms = self._terms.with_options(options)
-        self.task._check_unique(terms)
+        self.task._check_names(terms)
         return Call(self.task, terms)
 
     def _payload(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:

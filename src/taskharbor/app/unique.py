@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final
@@ -41,8 +41,16 @@ class Unique:
     while_in: Sequence[str] = ("ready", "inflight")
     replace: bool = False
     scope: Sequence[str] = ("tenant", "type")
+    on_duplicate: InitVar[None] = None
+    """Not taken, and here only to be refused with what to write: it is an option of the task."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, on_duplicate: object) -> None:
+        if on_duplicate == "replace":
+            raise InvalidInput("a rule replaces by replace=True: Unique(…, replace=True)")
+        if on_duplicate is not None:
+            raise InvalidInput(
+                f"on_duplicate stands beside a rule: harbor.task(unique=Unique(…), on_duplicate={on_duplicate!r})"
+            )
         if not self.by:
             raise InvalidInput("unique by names at least one argument, or is 'args' for all of them")
         if self.by != ALL_ARGUMENTS:
@@ -79,8 +87,10 @@ class Unique:
         text = json.dumps([sorted(self.by) if self.by != ALL_ARGUMENTS else None, chosen], sort_keys=True)
         return MADE_OF_ARGUMENTS + sha256(text.encode()).hexdigest()
 
-    def check_names(self, task: str, known: Collection[str]) -> None:
-        """Every argument named is one of the task's."""
+    def check_names(self, task: str, known: Collection[str] | None) -> None:
+        """Every argument named is one of the task's; None if it takes any."""
+        if known is None:
+            return
         for name in () if self.by == ALL_ARGUMENTS else self.by:
             if name not in known:
                 has = ", ".join(sorted(known)) or "none"

@@ -37,12 +37,25 @@ class Signature:
         return Signature(self.task, self._terms, positional, named)
 
     def placeholders(self) -> Iterator[Placeholder]:
-        for value in (*self._positional, *self._named.values()):
-            yield from _placeholders(value)
+        return (value for value in self._values() if isinstance(value, Placeholder))
 
-    def new_job(self) -> NewJob:
-        """The job, with its arguments checked as far as they are known."""
+    def steps_as_arguments(self) -> Iterator[StepRef | GroupRef]:
+        """What was probably meant to be the result of these."""
+        return (value for value in self._values() if isinstance(value, StepRef | GroupRef))
+
+    def _values(self) -> Iterator[Any]:
+        """What the arguments are, and what they hold."""
+        return _inner((self._positional, self._named))
+
+    def new_job(self, step: str) -> NewJob:
+        """The job of a step, with its arguments checked as far as they are known."""
         task = self.task
+        if self._terms.unique is not None and self._terms.fields.get("idempotency_key") is None:
+            rule = "unique" if self._terms.pace is None else self._terms.pace.option
+            raise InvalidInput(
+                f"step {step!r}: {task.name} has {rule}=…, and a step always runs, whatever jobs there are beside it: "
+                f"leave the rule out for the step, {task.name}.using(unique=None).s(…)"
+            )
         payload = (
             task.payload_with_placeholders(self._positional, self._named)
             if any(map(holds_placeholder, (*self._positional, *self._named.values())))
@@ -64,15 +77,15 @@ def _replaced(value: Any, replacements: Mapping[Placeholder, Placeholder]) -> An
     return value
 
 
-def _placeholders(value: Any) -> Iterator[Placeholder]:
-    if isinstance(value, Placeholder):
-        yield value
-    elif isinstance(value, list | tuple):
+def _inner(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
         for each in value:
-            yield from _placeholders(each)
+            yield from _inner(each)
     elif isinstance(value, Mapping):
         for each in value.values():
-            yield from _placeholders(each)
+            yield from _inner(each)
+    else:
+        yield value
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,11 @@ class Workflow:
         numbers: set[int] = set()
         for each in _several(after):
             numbers.update(self._numbers_of(name, each))
+        for whole in signature.steps_as_arguments():
+            right = "step.result" if isinstance(whole, StepRef) else "group.results"
+            raise InvalidInput(
+                f"step {name!r} is given {whole.name!r} itself as an argument, and not what it returns: give {right}"
+            )
         for placeholder in signature.placeholders():
             if placeholder in (PREVIOUS, RESULTS):
                 where = "a chain, behind its first step," if placeholder is PREVIOUS else "the last step of a chord"
@@ -183,13 +201,13 @@ class Workflow:
 
     def plan(self, harbor: Harbor) -> NewWorkflow:
         """Everything that is stored, checked; encrypted where the harbor encrypts."""
-        jobs = [signature.new_job() for _, signature, _, _ in self._steps]
+        jobs = [signature.new_job(name) for name, signature, _, _ in self._steps]
         tenant = self._tenant or (jobs[0].tenant_id if jobs else str(harbor._terms.fields["tenant_id"]))
         id: str | None = None
         compensation = None
         policy = Policy.COMPENSATE
         if isinstance(self._on_failure, Signature):
-            compensation = self._on_failure.new_job()._replace(tenant_id=tenant)
+            compensation = self._on_failure.new_job("compensation")._replace(tenant_id=tenant)
             if harbor.encryption is not None:
                 id = new_id()  # what is encrypted is bound to the id of its job, which is made of this one
                 sealed = harbor.encryption.seal_job(compensation._replace(id=compensation_id(id)))

@@ -78,9 +78,11 @@ class Template:
         if delay is not None:
             options["run_at"] = now + delay
         if "unique" in options:
-            # A name that is no argument would make all jobs of the type one. Without a task the payload shows them.
+            # A name that is no argument would make all jobs of the type one. Without a task, or with one that takes
+            # any names, the payload shows them.
             task = None if self._harbor is None else self._harbor.tasks.get(given["type"])
-            options["unique"].check_names(given["type"], payload.keys() if task is None else task.binding.names)
+            known = None if task is None else task.binding.known
+            options["unique"].check_names(given["type"], payload.keys() if known is None else known)
         if self._harbor is None:
             from taskharbor.app.options import Terms
 

@@ -65,6 +65,9 @@ def _states(while_in: Iterable[str] | None) -> frozenset[Status]:
     if while_in is None:
         return WAITING
     known = {status.value: status for status in Status}
+    if isinstance(while_in, str) and while_in in known:
+        several = (Status.READY.value,) if while_in == Status.READY.value else (Status.READY.value, while_in)
+        raise InvalidInput(f"while_in takes states of a job: write while_in={several!r}")
     if isinstance(while_in, str) or not all(state in known for state in while_in):
         raise InvalidInput(f"while_in takes states of a job, of {', '.join(known)}; got {while_in!r}")
     states = frozenset(known[state] for state in while_in)

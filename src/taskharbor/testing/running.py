@@ -14,15 +14,17 @@ from taskharbor.app.harbor import Harbor
 from taskharbor.app.task import Task
 from taskharbor.core.contract import Answers, Driver
 from taskharbor.core.errors import DecryptionFailed, InvalidPayload
-from taskharbor.core.model import JobFilter, LeasedJob, NewJob, Reason
+from taskharbor.core.model import JobFilter, LeasedJob, NewJob, Reason, Status
 from taskharbor.core.outcome import Dead, Ending, Failed, HandlerSignal, ending_of, settlement
+from taskharbor.core.workflow import WORKFLOW, NewWorkflow, Workflow
 from taskharbor.testing.inline_controls import AT_ONCE, LEASE, NO_END, InlineControl, awaited, done_with, run_inline
-from taskharbor.testing.swapping import PrivateDriver
+from taskharbor.testing.swapping import PrivateDriver, busy_queues
 
 
 @contextmanager
 def inline(harbor: Harbor, *, raise_errors: bool = False) -> Iterator[Driver]:
-    """Inside the block, enqueueing a job runs its handler at once, in this process, before enqueue returns.
+    """Inside the block, enqueueing a job runs its handler at once, in this process, before enqueue returns; a workflow
+    runs to its end before `harbor.start` returns.
 
     Job, attempts and result are kept in an empty store in memory, so that `harbor.job(id)` shows them. A handler
     that fails is run again without the pause of its policy until it succeeds or its attempts are used up; with
@@ -39,6 +41,7 @@ class InlineDriver(PrivateDriver):
         super().__init__(limits=harbor._store.limits)
         self._harbor = harbor
         self._raise_errors = raise_errors
+        self._waits = False
 
     def enqueue(self, jobs: Iterable[NewJob], now: datetime | None = None, *, connection: Any = None) -> Answers:
         jobs = list(jobs)
@@ -54,14 +57,38 @@ class InlineDriver(PrivateDriver):
         self._run_due(sorted({self.get(id).queue for id in ids}))
         return ids
 
+    def start_workflow(self, flow: NewWorkflow, *, now: datetime | None = None) -> str:
+        id = super().start_workflow(flow, now=now)
+        self._run_due(busy_queues(self))
+        return id
+
+    def redrive_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
+        self._waits = True  # nothing runs before all of it is back
+        try:
+            super().redrive_workflow(id, now=now)
+        finally:
+            self._waits = False
+        self._run_due(busy_queues(self))
+        return self.get_workflow(id)
+
+    def cancel(self, id: str, *, now: datetime | None = None) -> Status:
+        status = super().cancel(id, now=now)
+        if WORKFLOW in self.get(id).meta:  # others may have waited for it, or its workflow is to be undone
+            self._run_due(busy_queues(self))
+        return status
+
     def _run_due(self, queues: list[str]) -> None:
         types = list(self._harbor.tasks)
-        while queues and (leased := self.reserve(queues, lease_for=LEASE, types=types, owner="inline")):
-            task = self._harbor.tasks[leased[0].job.type]
-            if task.batch is None:
-                self._run(leased[0])
-            else:
-                self._run_batch(task, leased[0])
+        while queues and not self._waits:
+            lets_go = False
+            while leased := self.reserve(queues, lease_for=LEASE, types=types, owner="inline"):
+                lets_go = lets_go or WORKFLOW in leased[0].job.meta
+                task = self._harbor.tasks[leased[0].job.type]
+                if task.batch is None:
+                    self._run(leased[0])
+                else:
+                    self._run_batch(task, leased[0])
+            queues = busy_queues(self) if lets_go else []  # what comes next may be in another queue
 
     def _run_batch(self, task: Task[Any, Any], first: LeasedJob) -> None:
         """The first job together with those that are there beside it, as a worker would have it."""

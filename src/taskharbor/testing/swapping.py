@@ -45,7 +45,7 @@ def drain(harbor: Harbor, *, rounds: int = 100, **options: Any) -> dict[str, int
     options.setdefault("fleet", False)
     with _no_waiting(harbor):
         for _ in range(rounds):
-            queues = _busy(harbor)
+            queues = busy_queues(harbor.driver)
             if not queues:
                 break
             before = harbor.driver.counts()
@@ -69,6 +69,6 @@ def _no_waiting(harbor: Harbor) -> Iterator[None]:
             harbor.tasks[name].retry = policy
 
 
-def _busy(harbor: Harbor) -> list[str]:
+def busy_queues(driver: Driver) -> list[str]:
     """The queues that have something waiting, whichever they are: a worker alone looks at those that tasks name."""
-    return [name for name, counts in harbor.driver.counts().queues.items() if counts[Status.READY]]
+    return [name for name, counts in driver.counts().queues.items() if counts[Status.READY]]
