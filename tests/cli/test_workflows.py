@@ -9,7 +9,7 @@ import pytest
 
 from taskharbor.cli import workflows
 from taskharbor.core.model import NewJob
-from taskharbor.core.workflow import NewStep, NewWorkflow, WorkflowState
+from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, WorkflowState
 from taskharbor.drivers import open_driver
 
 
@@ -87,6 +87,17 @@ def test_show_says_how_a_step_without_an_error_ended(say: Any, url: str, lose: s
             driver.fail(leased.job.id, leased.lease.token, reason="boom")
             driver.purge()
     assert say("--url", url, "workflows", "show", id).splitlines()[-1].endswith(said)
+
+
+@pytest.mark.parametrize(("policy", "said"), [(Policy.FAIL, "failed"), (Policy.CONTINUE, "waiting, cancelled")])
+def test_show_tells_of_a_waiting_step_that_was_cancelled(say: Any, url: str, policy: Policy, said: str) -> None:
+    with open_driver(url) as driver:
+        driver.migrate()
+        steps = [NewStep("one", NewJob("one")), NewStep("two", NewJob("two"), (0,))]
+        id = driver.start_workflow(NewWorkflow("pair", steps, policy))
+        job_id = driver.workflow_steps(id)[1].job_id
+        driver.cancel(job_id)
+    assert f" two  {said}  {job_id}" in say("--url", url, "workflows", "show", id)
 
 
 def test_list_takes_states_and_pages(

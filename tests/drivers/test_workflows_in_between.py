@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from taskharbor.core.model import NewJob, Settlement
-from taskharbor.core.workflow import NewStep, NewWorkflow, StepState, WorkflowState
-from taskharbor.drivers import flowing, flows, flowstart, governed, open_driver
+from taskharbor.core.workflow import NewStep, NewWorkflow, Policy, StepState, WorkflowState
+from taskharbor.drivers import flowing, flowreturning, flows, flowstart, governed, open_driver
 from taskharbor.drivers.base import BaseDriver
 from taskharbor.testing.times import DAY, NOON
 
@@ -57,7 +57,7 @@ def chain(count: int) -> NewWorkflow:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is larger than a transaction is small here."""
-    for module in (flowing, flows, flowstart):
+    for module in (flowing, flows, flowreturning, flowstart):
         monkeypatch.setattr(module, "AT_ONCE", AT_ONCE)
 
 
@@ -157,6 +157,90 @@ def test_mending_cancels_a_bounded_number_of_steps_at_a_time(driver: Any, monkey
     driver.mend_workflows(now=NOON)
     assert driver.counts()["ready"] == 0
     assert {driver.get_workflow(each).state for each in (id, other)} == {WorkflowState.CANCELLED}
+
+
+def two_levels(width: int) -> NewWorkflow:
+    """Those of the second level have the lower numbers, and each of them comes after one of the first."""
+    seconds = [NewStep(f"second {n}", NewJob("second"), (width + n,)) for n in range(width)]
+    firsts = [NewStep(f"first {n}", NewJob("first")) for n in range(width)]
+    return NewWorkflow("levels", [*seconds, *firsts], Policy.CONTINUE)
+
+
+def run_all(driver: Any, *, ok: bool) -> list[str]:
+    """Run what is there to run, and what comes after that, each of them once; the types in order."""
+    ran = []
+    while leased := driver.reserve("default", now=NOON, limit=1_000):
+        ran += [item.job.type for item in leased]
+        keys = [(item.job.id, item.lease.token) for item in leased]
+        driver.settle([Settlement.ack(*key) if ok else Settlement.fail(*key, reason="boom") for key in keys], now=NOON)
+    return ran
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_waits_again_does_so_however_many_come_back(driver: Any) -> None:
+    width = 2 * AT_ONCE
+    id = driver.start_workflow(two_levels(width), now=NOON)
+    assert run_all(driver, ok=False) == ["first"] * width + ["second"] * width
+    driver.redrive_workflow(id, now=NOON)
+    assert run_all(driver, ok=True) == ["first"] * width + ["second"] * width
+    assert driver.get_workflow(id).state is WorkflowState.DONE
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_redrive_that_died_half_way_goes_on_in_the_right_order(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    width = 2 * AT_ONCE
+    id = driver.start_workflow(two_levels(width), now=NOON)
+    run_all(driver, ok=False)
+    left = calls
+    advance = type(driver).advance
+
+    def dying(self: Any, ids: Any, **fields: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Died
+        advance(self, ids, **fields)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(driver), "advance", dying)
+        with pytest.raises(Died):
+            driver.redrive_workflow(id, now=NOON)
+    assert driver.reserve("default", now=NOON) == [], "nobody knows yet what waits for what"
+    monkeypatch.setattr(flows, "LOST_AT_ONCE", AT_ONCE - 1)
+    for _ in range(9):
+        driver.recover(NOON)
+    assert run_all(driver, ok=True) == ["first"] * width + ["second"] * width
+    assert driver.get_workflow(id).state is WorkflowState.DONE
+
+
+def test_a_waiting_step_of_another_process_that_is_cancelled_fails_its_workflow(two_drivers: tuple[Any, Any]) -> None:
+    starter, other = two_drivers
+    assert other.reserve("default", now=NOON) == []
+    id = starter.start_workflow(chain(3), now=NOON)
+    other.cancel(starter.workflow_steps(id)[2].job_id, now=NOON)
+    assert starter.get_workflow(id).state is WorkflowState.FAILED
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_step_that_is_cancelled_while_its_workflow_starts_is_met_when_it_is_let_go(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_rest = BaseDriver._store_rest
+
+    def interrupted(self: Any, id: str, *parts: Any) -> bool:
+        driver.cancel(driver.workflow_steps(id)[0].job_id, now=NOON)
+        assert driver.get_workflow(id).state is WorkflowState.STARTING
+        return store_rest(self, id, *parts)
+
+    monkeypatch.setattr(BaseDriver, "_store_rest", interrupted)
+    id = driver.start_workflow(chain(2 * AT_ONCE), now=NOON)
+    driver.recover(NOON)
+    flow = driver.get_workflow(id)
+    assert (flow.state, flow.failed) == (WorkflowState.FAILED, 1)
+    assert len(driver.workflow_steps(id)) == 2 * AT_ONCE
 
 
 def test_a_workflow_of_another_process_moves_on_with_the_settle(two_drivers: tuple[Any, Any]) -> None:

@@ -52,10 +52,7 @@ def _named(text: str) -> Iterator[str]:
 
 def _check_known(type: str, given: str | Callable[..., str | None], whole: Mapping[str, Any]) -> None:
     """Limits count a job before it runs, and results of other steps come to it only then."""
-    if isinstance(given, str):
-        used = set(_named(given))
-    else:
-        used = set(whole)
+    used = set(_named(given)) if isinstance(given, str) else set(whole)
     for name in sorted(used & whole.keys()):
         if is_unresolved(whole[name]):
             raise InvalidInput(
@@ -79,6 +76,7 @@ def limit_key_of(
     arguments = decode(payload) if payload else {}
     if not isinstance(arguments, Mapping):
         raise InvalidInput(f"{type}: limit_key is made of arguments by name, and this job has none: give it as text")
+    check_limit_key(type, given, None)
     whole = complete(arguments)
     _check_known(type, given, whole)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taskharbor.cli.output import cleaned, has_rich
+from taskharbor.core.model import Status
 from taskharbor.core.workflow import Step, StepCounts, StepState
 
 _SIGNS: Final = {
@@ -34,6 +35,8 @@ class Node(NamedTuple):
     name: str
     states: Mapping[StepState, int]
     job_id: str | None
+    lost: Status | None = None
+    """How the job of a step has ended whose turn has not come."""
 
 
 def drawn(steps: Sequence[Step], edges: Sequence[tuple[int, int]], counts: Sequence[StepCounts]) -> str:
@@ -66,9 +69,16 @@ def _nodes(steps: Sequence[Step], counts: Sequence[StepCounts]) -> tuple[dict[st
         place[step.number] = key
         if key not in nodes:
             nodes[key] = (
-                Node(step.part, parts[step.part], None) if step.part else Node(step.name, {step.state: 1}, step.job_id)
+                Node(step.part, parts[step.part], None)
+                if step.part
+                else Node(step.name, {step.state: 1}, step.job_id, _lost(step))
             )
     return nodes, place
+
+
+def _lost(step: Step) -> Status | None:
+    waits = step.state in (StepState.WAITING, StepState.HELD)
+    return step.status if waits and step.status in (Status.CANCELLED, Status.EXPIRED) else None
 
 
 def _levels(keys: Sequence[str], before: Mapping[str, set[str]]) -> dict[str, int]:
@@ -97,7 +107,8 @@ def _line(node: Node) -> str:
     worst = next(state for state in _ORDER if state in node.states)
     sign = _coloured(_SIGNS[worst], worst)
     if node.job_id is not None:
-        return f"{sign} {cleaned(node.name)}  {_coloured(worst.value, worst)}  {node.job_id}"
+        state = worst.value if node.lost is None else f"{worst.value}, {node.lost.value}"
+        return f"{sign} {cleaned(node.name)}  {_coloured(state, worst)}  {node.job_id}"
     ended = node.states.get(StepState.DONE, 0)
     filled = _BAR * ended // total
     said = ", ".join(f"{count:,} {state.value}" for state, count in node.states.items())

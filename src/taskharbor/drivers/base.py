@@ -251,7 +251,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
                 status = self._cancel(id, moment)
         except JobNotFound as error:
             raise self._absent(error) from None
-        self._advance_ids(self._rules(), [id], moment)
+        self._advance_cancelled(id, moment)
         return status
 
     def redrive(

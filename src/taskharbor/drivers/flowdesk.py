@@ -19,7 +19,7 @@ from taskharbor.core.workflow import (
     Workflow,
     WorkflowState,
 )
-from taskharbor.drivers.flowing import Ending, StepRow
+from taskharbor.drivers.flowing import LIVE, Ending, StepRow
 from taskharbor.drivers.rows import job_from_admitted
 from taskharbor.drivers.state import State
 from taskharbor.drivers.threads import FlowRecord
@@ -68,14 +68,14 @@ class EngineFlows:
 
     def endings(self, job_ids: Sequence[str]) -> Sequence[Ending]:
         return [
-            Ending(step.workflow_id, step.number, step.state, self._status(step.job_id))
+            Ending(step.workflow_id, step.number, step.job_id, step.state, step.waiting, self._status(step.job_id))
             for step in self._steps_of(job_ids)
         ]
 
     def _steps_of(self, job_ids: Sequence[str]) -> Iterator[StepRow]:
         for job_id in job_ids:
             place = self._state.step_of.get(job_id)
-            if place is not None and self._state.steps[place].state in (StepState.OPEN, StepState.FAILED):
+            if place is not None and self._state.steps[place].state not in (StepState.DONE, StepState.CANCELLED):
                 yield self._state.steps[place]
 
     def _status(self, job_id: str) -> Status | None:
@@ -101,6 +101,10 @@ class EngineFlows:
             step = self._state.steps[workflow_id, number]
             state = StepState.WAITING if step.state is StepState.HELD else step.state
             self._state.put("steps", (workflow_id, number), step._replace(waiting=step.waiting + count, state=state))
+
+    def returning(self, workflow_id: str) -> bool:
+        failed = (step for step in self._in(workflow_id, StepState.FAILED) if step.number >= 0)
+        return any(self._status(step.job_id) in LIVE for step in failed)
 
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         return [(step.number, step.job_id) for step in self._in(workflow_id, StepState.HELD)][:most]

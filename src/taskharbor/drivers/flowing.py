@@ -19,8 +19,11 @@ from taskharbor.core.workflow import COMPENSATION, Policy, StepState, Workflow, 
 
 AT_ONCE: Final = 5_000
 """Steps that one transaction lets go or stops."""
+PASSED_BY: Final = 1_000
+"""How often one transaction goes on behind steps whose jobs have ended before their turn."""
 LIVE: Final = frozenset({Status.READY, Status.INFLIGHT})
 STOPPED: Final = frozenset({WorkflowState.CANCELLING, WorkflowState.CANCELLED})
+NOT_BEGUN: Final = frozenset({StepState.WAITING, StepState.HELD})
 SETTLED: Final = STOPPED | {WorkflowState.COMPENSATING, WorkflowState.COMPENSATED}
 """Where a workflow stands whatever becomes of its steps."""
 
@@ -36,11 +39,13 @@ class StepRow(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """An open step, or one that failed, and where its job stands; None if it is gone."""
+    """A step that is neither done nor cancelled, and where its job stands; None if it is gone."""
 
     workflow_id: str
     number: int
+    job_id: str
     state: StepState
+    waiting: int
     status: Status | None
 
 
@@ -63,7 +68,7 @@ class FlowDesk(Protocol):
         ...
 
     def workflows_of(self, job_ids: Sequence[str]) -> Sequence[str]:
-        """The workflows that have one of these jobs as a step that is open or failed."""
+        """The workflows that have one of these jobs as a step that is neither done nor cancelled."""
         ...
 
     def lock_workflows(self, ids: Sequence[str]) -> Sequence[Workflow]:
@@ -71,7 +76,7 @@ class FlowDesk(Protocol):
         ...
 
     def endings(self, job_ids: Sequence[str]) -> Sequence[Ending]:
-        """The steps of these jobs that are open or failed."""
+        """The steps of these jobs that are neither done nor cancelled."""
         ...
 
     def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None: ...
@@ -82,6 +87,10 @@ class FlowDesk(Protocol):
 
     def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
         """Steps that wait for these wait for so many more; those that were held wait again."""
+        ...
+
+    def returning(self, workflow_id: str) -> bool:
+        """Whether the workflow has a step that is marked as failed, though its job has come back."""
         ...
 
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
@@ -124,60 +133,108 @@ def advance(desk: FlowDesk, job_ids: Sequence[str], now: datetime) -> Sequence[s
 
 
 def _moved(desk: FlowDesk, flow: Workflow, endings: Sequence[Ending], now: datetime) -> bool:
-    steps = [each for each in endings if each.number != COMPENSATION]
-    undo = [each for each in endings if each.number == COMPENSATION]
+    if flow.state is WorkflowState.STARTING:
+        return False  # what waits for which may not be stored yet; a job that was cancelled is met when it is let go
+    steps = [each for each in endings if each.number != COMPENSATION and not _is_early(flow, each)]
+    undo = [each for each in endings if each.number == COMPENSATION and each.state not in NOT_BEGUN]
     done = [each.number for each in steps if each.status is Status.DONE]
-    again = [each.number for each in steps if each.state is StepState.FAILED and each.status in LIVE]
+    again = [each for each in steps if each.state is StepState.FAILED and each.status in LIVE]
     failed = [
         each.number
         for each in steps
-        if each.state is StepState.OPEN and each.status is not Status.DONE and each.status not in LIVE
+        if each.state is not StepState.FAILED and each.status is not Status.DONE and each.status not in LIVE
     ]
     late = [each.number for each in steps if each.state is StepState.FAILED and each.status is Status.DONE]
     if not done and not failed and not again and not undo:
         return False
-    for numbers, state in ((done, StepState.DONE), (failed, StepState.FAILED), (again, StepState.OPEN)):
+    for numbers, state in ((done, StepState.DONE), (failed, StepState.FAILED)):
         if numbers:
             desk.mark(flow.id, numbers, state)
     flow = replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed) - len(again) - len(late))
     if flow.policy is Policy.CONTINUE:
         # There a failed step has counted as ended, and does so until its job comes back.
-        if again:
-            desk.count_up(flow.id, again)
         done = [number for number in done if number not in late] + failed
     if done:
         desk.count_down(flow.id, done)
+    if again and not _all_are_back(desk, flow, again, now):
+        desk.save(replace(flow, state=WorkflowState.RUNNING, ended_at=None))
+        return False
     if undo:
         flow = _undone(desk, flow, undo[0], now)
     more = settle_state(desk, flow, now)
     return more or (flow.policy is Policy.COMPENSATE and (flow.failed > 0 or flow.done == flow.total))
 
 
+def _is_early(flow: Workflow, step: Ending) -> bool:
+    """Whether the end of a job does not count yet: what comes after a step comes after all before it, too, so where a
+    workflow goes on without a step that was cancelled, it does so when its turn has come."""
+    return flow.policy is Policy.CONTINUE and step.state is StepState.WAITING and step.waiting > 0
+
+
+def _all_are_back(desk: FlowDesk, flow: Workflow, again: Sequence[Ending], now: datetime) -> bool:
+    """Steps whose jobs have come back are open, or wait for those before them that have not ended. False if more of the
+    workflow are about to come back: until they have, nobody knows what waits for them, and nothing is let go."""
+    numbers, ids = [each.number for each in again], [each.job_id for each in again]
+    desk.mark(flow.id, numbers, StepState.OPEN)
+    goes_on = flow.policy is Policy.CONTINUE and flow.state not in SETTLED
+    if flow.policy is Policy.CONTINUE:
+        desk.count_up(flow.id, numbers)
+    more = goes_on and desk.returning(flow.id)
+    ready = [each for each in desk.endings(ids) if each.status is Status.READY]
+    behind = [each.job_id for each in ready if goes_on and (more or each.waiting)]
+    free = [each.job_id for each in ready if not (goes_on and (more or each.waiting))]
+    if behind:
+        desk.hold_back(behind)
+        held = [each for each in desk.endings(behind) if each.status is Status.READY]  # the others were leased before
+        desk.mark(flow.id, [each.number for each in held if each.waiting], StepState.WAITING)
+        desk.mark(flow.id, [each.number for each in held if not each.waiting], StepState.HELD)
+    if free:
+        desk.let_go(free, now)
+    return not more
+
+
 def settle_state(desk: FlowDesk, flow: Workflow, now: datetime) -> bool:
     """Work out where the workflow stands, and act on it; whether there is more to do of that."""
-    more = False
-    if flow.state in SETTLED:
-        desk.save(flow)
-        return False
-    if flow.failed and flow.policy is not Policy.CONTINUE:
-        more = _stop(desk, flow)
-        flow = replace(flow, state=WorkflowState.FAILED, ended_at=flow.ended_at or now)
-    elif flow.done + flow.failed == flow.total:
-        state = WorkflowState.FAILED if flow.failed else WorkflowState.DONE
-        flow = replace(flow, state=state, ended_at=now)
-    elif flow.state is not WorkflowState.STARTING:
-        flow = replace(flow, state=WorkflowState.RUNNING, ended_at=None)
-        more = _let_go(desk, flow.id, now)
+    for last in (*[False] * PASSED_BY, True):
+        flow, more, let_go = _settled(desk, flow, now)
+        if last or not let_go or flow.policy is not Policy.CONTINUE:
+            break  # jobs among these that have ended are left to `recover`
+        ended = [each for each in desk.endings(let_go) if each.status not in LIVE]
+        if not ended:
+            break
+        flow = _passed_by(desk, flow, ended)
     desk.save(flow)
     return more
 
 
-def _let_go(desk: FlowDesk, workflow_id: str, now: datetime) -> bool:
-    held = desk.held(workflow_id, AT_ONCE)
+def _settled(desk: FlowDesk, flow: Workflow, now: datetime) -> tuple[Workflow, bool, Sequence[str]]:
+    """The workflow as it stands, whether there is more to do, and the jobs that were let go."""
+    if flow.state in SETTLED:
+        return flow, False, ()
+    if flow.failed and flow.policy is not Policy.CONTINUE:
+        more = _stop(desk, flow)
+        return replace(flow, state=WorkflowState.FAILED, ended_at=flow.ended_at or now), more, ()
+    if flow.done + flow.failed == flow.total:
+        state = WorkflowState.FAILED if flow.failed else WorkflowState.DONE
+        return replace(flow, state=state, ended_at=now), False, ()
+    if flow.state is WorkflowState.STARTING:
+        return flow, False, ()
+    held = desk.held(flow.id, AT_ONCE)
+    job_ids = [job_id for _, job_id in held]
     if held:
-        desk.mark(workflow_id, [number for number, _ in held], StepState.OPEN)
-        desk.let_go([job_id for _, job_id in held], now)
-    return len(held) == AT_ONCE
+        desk.mark(flow.id, [number for number, _ in held], StepState.OPEN)
+        desk.let_go(job_ids, now)
+    return replace(flow, state=WorkflowState.RUNNING, ended_at=None), len(held) == AT_ONCE, job_ids
+
+
+def _passed_by(desk: FlowDesk, flow: Workflow, ended: Sequence[Ending]) -> Workflow:
+    """Steps whose turn has come and whose jobs were cancelled before it did."""
+    done = [each.number for each in ended if each.status is Status.DONE]
+    failed = [each.number for each in ended if each.status is not Status.DONE]
+    desk.mark(flow.id, done, StepState.DONE)
+    desk.mark(flow.id, failed, StepState.FAILED)
+    desk.count_down(flow.id, [*done, *failed])
+    return replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed))
 
 
 def _stop(desk: FlowDesk, flow: Workflow) -> bool:

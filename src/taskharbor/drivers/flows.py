@@ -13,14 +13,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from taskharbor.core.contract import Leased
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, WorkflowNotFound
 from taskharbor.core.ids import new_id
 from taskharbor.core.intake import Batch, admit
 from taskharbor.core.limits import MAX_ID, Limits, check_name
-from taskharbor.core.model import HELD, JobFilter, Settlement, Status
+from taskharbor.core.model import Settlement
 from taskharbor.core.workflow import (
     COMPENSATION,
     WORKFLOW,
@@ -36,9 +36,10 @@ from taskharbor.core.workflow import (
     compensation_id,
 )
 from taskharbor.drivers import flowing
-from taskharbor.drivers.checks import check_count, check_filter
+from taskharbor.drivers.checks import check_count
 from taskharbor.drivers.flowing import AT_ONCE, StepRow
 from taskharbor.drivers.flowreading import Desk, page_behind
+from taskharbor.drivers.flowreturning import FlowReturns
 from taskharbor.drivers.flowstart import (
     chunks_of,
     first_state,
@@ -49,7 +50,6 @@ from taskharbor.drivers.flowstart import (
     written_compensation,
 )
 from taskharbor.drivers.governing import Rules
-from taskharbor.drivers.operations import RedrivePlan, StoreOperations
 
 T = TypeVar("T")
 
@@ -57,20 +57,15 @@ LOST_AT_ONCE: Final = 1_000
 MOST_PASSES: Final = 1_000
 STARTED_WITHIN: Final = timedelta(hours=1)
 """Whoever takes longer to store a workflow has died over it."""
-_LOST: Final = {Status.CANCELLED: "was cancelled", Status.EXPIRED: "has expired", None: "is gone"}
-"""What keeps the job of a step from running."""
 
 
-class FlowCalls(StoreOperations):
+class FlowCalls(FlowReturns):
     """The part of the contract about workflows, over the operations of a store."""
 
     limits: Limits
 
     @abstractmethod
     def _check_open(self) -> None: ...
-
-    @abstractmethod
-    def _moment(self, now: datetime | None) -> datetime: ...
 
     @abstractmethod
     def _rules(self) -> Rules: ...
@@ -174,6 +169,8 @@ class FlowCalls(StoreOperations):
         flows = desk.lock_workflows([id])
         if not flows:
             return False, None
+        if flows[0].policy is Policy.CONTINUE and flows[0].failed and desk.returning(id):
+            return False, flows[0]  # once all that come back are counted, it goes on
         more = flowing.settle_state(desk, flows[0], now)
         [flow] = desk.lock_workflows([id])
         if not more and flowing.wants_compensation(desk, flow):
@@ -192,6 +189,13 @@ class FlowCalls(StoreOperations):
         with suppress(StoreError):
             for start in range(0, len(ids), AT_ONCE):
                 self.advance(ids[start : start + AT_ONCE], now=now)
+
+    def _advance_cancelled(self, id: str, now: datetime) -> None:
+        """A step that waits may have been cancelled, and no leader looks for those: rules that may be too old to know
+        of its workflow are read again."""
+        if not self._rules().flows:
+            self._doubt_rules()
+        self._advance_ids(self._rules(), [id], now)
 
     def _notice_steps(self, rules: Rules, leased: Leased) -> None:
         """Whoever leases a step knows that there are workflows. Rules that are too old to say so are read again before
@@ -301,67 +305,12 @@ class FlowCalls(StoreOperations):
             self._at_flow_desk(lambda desk: desk.mark(id, numbers, StepState.CANCELLED))
         return len(unfinished)
 
-    @abstractmethod
-    def redrive(self, filter: JobFilter | None = None, *, now: datetime | None = None) -> Sequence[str]: ...
-
-    def redrive_workflow(self, id: str, *, now: datetime | None = None) -> Workflow:
-        moment = self._moment(now)
-        flow = self.get_workflow(id)
-        if flow.state is not WorkflowState.FAILED:
-            raise InvalidInput(f"workflow {id} is {flow.state.value}: only one that has failed can be redriven")
-        self._refuse_lost_steps(flow)
-        with self._told_where():
-            self._at_flow_desk(lambda desk: desk.refuse_shut())
-        for failed in self._failed_steps(id):
-            ids = [job_id for _, job_id in failed]
-            self.redrive(JobFilter(ids=ids), now=moment)
-            self.advance(ids, now=moment)
-        undo = self._at_flow_desk(lambda desk: desk.failed(id, COMPENSATION - 1, 1))
-        if undo and undo[0][0] == COMPENSATION:  # it died: should the workflow fail again, it is to run again
-            plan = RedrivePlan(now=moment, start=HELD, rate=None, offset=0, reset_attempts=False, clone=False)
-            self._redrive(check_filter(JobFilter(ids=[undo[0][1]])), None, 1, plan)
-            self.advance([undo[0][1]], now=moment)
-        return self.get_workflow(id)
-
-    def _failed_steps(self, id: str) -> Iterator[Sequence[tuple[int, str]]]:
-        after = COMPENSATION
-        while failed := self._at_flow_desk(lambda desk, after=after: desk.failed(id, after, AT_ONCE)):  # type: ignore[misc]
-            yield failed
-            after = failed[-1][0]
-
-    def _refuse_lost_steps(self, flow: Workflow) -> None:
-        """A step that was cancelled, has expired or was purged cannot come back. Where all steps have to be done, the
-        workflow then never will be; where it goes on without, one that can come back is enough."""
-        back = False
-        lost: tuple[int, str] | None = None
-        for failed in self._failed_steps(flow.id):
-            ids = [job_id for _, job_id in failed]
-            for ending in self._at_flow_desk(lambda desk, ids=ids: desk.endings(ids)):  # type: ignore[misc]
-                if ending.status not in _LOST:
-                    back = True
-                elif lost is None:
-                    lost = ending.number, _LOST[ending.status]
-        if lost is None and (stranded := self._at_flow_desk(lambda desk: desk.stranded(flow.id, 1))):
-            [(number, status)] = stranded
-            lost = number, _LOST.get(status, _LOST[None])
-        if lost is None or (back and flow.policy is Policy.CONTINUE):
-            return
-        number, why = lost
-        [step] = self._at_flow_desk(lambda desk: desk.steps(flow.id, number - 1, 1))
-        raise InvalidInput(
-            f"workflow {flow.id} cannot go on: the job of its step {step.name!r} {why}, and only dead jobs come back. "
-            "Start a new workflow; cancelling this one gives up what still waits"
-        )
-
     def _prune_workflows(self, before: datetime, limit: int) -> None:
         over = self._at_flow_desk(lambda desk: _over(desk, before, limit))
         for id in over:  # one that failed, or was compensated, may have steps that wait and never will be let go
             self._cancel_rest(id, before)
         if over:
             self._at_flow_desk(lambda desk: desk.prune(over))
-
-    def _at_flow_desk(self, work: Callable[[Desk], T]) -> T:
-        return self._at_desk(lambda desk: work(cast("Desk", desk)))
 
 
 def _insert(desk: Desk, steps: Sequence[StepRow], batch: Batch) -> None:

@@ -100,7 +100,10 @@ class SqlFlows(ABC):
 
     def endings(self, job_ids: Sequence[str]) -> Sequence[Ending]:
         rows = self._rows("flow_endings", {}, {"ids": job_ids})
-        return [Ending(id, number, StepState(state), _status(status)) for id, number, state, status in rows]
+        return [
+            Ending(id, number, job_id, StepState(state), waiting, _status(status))
+            for id, number, job_id, state, waiting, status in rows
+        ]
 
     def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None:
         if numbers:
@@ -111,6 +114,9 @@ class SqlFlows(ABC):
 
     def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
         self._run("flow_count_up", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
+
+    def returning(self, workflow_id: str) -> bool:
+        return bool(self._rows("flow_returning", {"workflow_id": workflow_id}))
 
     def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
         return self._numbered("flow_held", workflow_id, most)

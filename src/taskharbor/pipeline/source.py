@@ -68,8 +68,6 @@ def checked_columns(table: str, schema: StructType) -> tuple[str, ...]:
             raise InvalidInput(f"the table {table} has no column {field.name!r}: it has {', '.join(known.names)}")
         if field.name in schema.names[:number]:
             raise InvalidInput(f"the column {field.name!r} of {table} is asked for twice: select it so after reading")
-                f"the column {field.name!r} of {table} is asked for twice: select it twice after reading"
-            )
         if known[field.name].nullable and not field.nullable:
             raise InvalidInput(f"the column {field.name!r} of {table} may be null: leave NOT NULL out of the schema")
         if field.dataType != known[field.name].dataType:

@@ -13,6 +13,7 @@ from taskharbor.testing.contract.dlq import DeadLetterContract
 from taskharbor.testing.contract.enqueue import EnqueueContract
 from taskharbor.testing.contract.expiry import ExpiryContract
 from taskharbor.testing.contract.fairness import FairnessContract
+from taskharbor.testing.contract.forsaking import ForsakingContract
 from taskharbor.testing.contract.fused import FusedContract
 from taskharbor.testing.contract.history import HistoryContract
 from taskharbor.testing.contract.idempotency import IdempotencyContract
@@ -72,6 +73,7 @@ class DriverContract(
     FairnessContract,
     WorkflowContract,
     ReturningContract,
+    ForsakingContract,
     AccessContract,
     MovingContract,
     ListeningContract,

@@ -14,6 +14,7 @@ from taskharbor.testing.contract.workflows import DIAMOND, flow, run_one, states
 from taskharbor.testing.helpers import everything, failure, new_job, take, take_all
 from taskharbor.testing.times import DAY, HOUR, MINUTE, NOON
 
+CHAIN = (("one", ()), ("two", (0,)), ("three", (1,)))
 CHORD = (("a", ()), ("b", ()), ("final", (0, 1)))
 
 
@@ -88,6 +89,87 @@ class ReturningContract:
         assert take_all(driver) == []
         assert driver.get_workflow(id).state is WorkflowState.DONE
         assert [step.waiting for step in driver.workflow_steps(id)] == [0] * 4
+
+    def test_dead_steps_behind_others_wait_for_them_again(self, driver: Driver) -> None:
+        id = self.all_dead(driver, *CHAIN)
+        assert driver.redrive_workflow(id, now=NOON).state is WorkflowState.RUNNING
+        assert states(driver, id) == [StepState.OPEN, StepState.WAITING, StepState.WAITING]
+        assert [step.waiting for step in driver.workflow_steps(id)] == [0, 1, 1]
+        for name in ("one", "two", "three"):
+            [leased] = take_all(driver)
+            assert leased.job.type == name
+            assert leased.job.run_at is None
+            ack(driver, leased)
+        done = driver.get_workflow(id)
+        assert (done.state, done.done, done.failed) == (WorkflowState.DONE, 3, 0)
+
+    def test_the_dead_last_step_of_a_chord_waits_for_every_one_that_comes_back(self, driver: Driver) -> None:
+        id = self.all_dead(driver, *CHORD)
+        driver.redrive_workflow(id, now=NOON)
+        leased = leased_types(driver)
+        assert sorted(leased) == ["a", "b"]
+        ack(driver, leased["a"])
+        assert take_all(driver) == []
+        fail(driver, leased["b"])
+        assert run_one(driver) == "final"
+        ended = driver.get_workflow(id)
+        assert (ended.state, ended.done, ended.failed) == (WorkflowState.FAILED, 2, 1)
+        driver.redrive_workflow(id, now=NOON)
+        assert run_one(driver) == "b"
+        assert driver.get_workflow(id).state is WorkflowState.DONE
+        assert take_all(driver) == []
+
+    def test_steps_that_succeeded_stay_done_and_hold_nothing_back(self, driver: Driver) -> None:
+        id = driver.start_workflow(flow(*DIAMOND, policy=Policy.CONTINUE), now=NOON)
+        assert run_one(driver, ok=False) == "extract"
+        middle = leased_types(driver)
+        ack(driver, middle["left"])
+        fail(driver, middle["right"])
+        assert run_one(driver, ok=False) == "load"
+        driver.redrive_workflow(id, now=NOON)
+        assert states(driver, id) == [StepState.OPEN, StepState.DONE, StepState.WAITING, StepState.WAITING]
+        assert [run_one(driver) for _ in range(3)] == ["extract", "right", "load"]
+        assert driver.get_workflow(id).state is WorkflowState.DONE
+        assert take_all(driver) == []
+
+    def test_what_waits_again_runs_all_the_same_if_the_step_before_dies_again(self, driver: Driver) -> None:
+        id = self.all_dead(driver, *CHAIN)
+        driver.redrive_workflow(id, now=NOON)
+        [one] = take_all(driver)
+        fail(driver, one)
+        assert [run_one(driver), run_one(driver)] == ["two", "three"]
+        ended = driver.get_workflow(id)
+        assert (ended.state, ended.done, ended.failed) == (WorkflowState.FAILED, 2, 1)
+
+    def test_dead_steps_that_are_sent_back_together_by_hand_run_in_their_order(self, driver: Driver) -> None:
+        id = self.all_dead(driver, *CHAIN)
+        driver.redrive(now=NOON)
+        [one] = take_all(driver)
+        assert one.job.type == "one"
+        ack(driver, one)
+        assert [run_one(driver), run_one(driver)] == ["two", "three"]
+        assert driver.get_workflow(id).state is WorkflowState.DONE
+
+    def test_a_dead_step_that_is_sent_back_alone_waits_only_for_what_runs(self, driver: Driver) -> None:
+        id = self.all_dead(driver, *CHAIN)
+        jobs = {name: step.job_id for name, step in by_name(driver, id).items()}
+        driver.redrive(JobFilter(ids=[jobs["two"]]), now=NOON)
+        two = take(driver)
+        assert two.job.type == "two", "the one before is dead, and stays so"
+        driver.redrive(JobFilter(ids=[jobs["three"]]), now=NOON)
+        assert take_all(driver) == [], "two runs"
+        ack(driver, two)
+        assert run_one(driver) == "three"
+        ended = driver.get_workflow(id)
+        assert (ended.state, ended.done, ended.failed) == (WorkflowState.FAILED, 2, 1)
+
+    def all_dead(self, driver: Driver, *steps: tuple[str, tuple[int, ...]]) -> str:
+        id = driver.start_workflow(flow(*steps, policy=Policy.CONTINUE), now=NOON)
+        for _ in steps:
+            run_one(driver, ok=False)
+        dead = driver.get_workflow(id)
+        assert (dead.state, dead.failed) == (WorkflowState.FAILED, len(steps))
+        return id
 
     # --- Times -----------------------------------------------------------------------------------------------
 

@@ -316,7 +316,7 @@ class WorkflowContract:
         assert driver.prune(NOON + HOUR) == 2
 
     def test_a_step_that_was_pruned_does_not_keep_its_workflow_from_being_cancelled(self, driver: Driver) -> None:
-        id = driver.start_workflow(flow(("one", ()), ("two", (0,))), now=NOON)
+        id = driver.start_workflow(flow(("one", ()), ("two", (0,)), policy=Policy.CONTINUE), now=NOON)
         [two] = [step.job_id for step in driver.workflow_steps(id) if step.name == "two"]
         driver.cancel(two, now=NOON)
         driver.prune(NOON + HOUR)
