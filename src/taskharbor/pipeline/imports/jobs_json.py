@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from taskharbor.core import limits as bounds
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import DEFAULT_TENANT, Status
 from taskharbor.pipeline.imports.model import (
@@ -30,6 +32,15 @@ from taskharbor.pipeline.imports.model import (
 DEFAULT_TYPE: Final = "job"
 UNIQUE: Final = ("tenant", "type")
 _STATUSES: Final = ("pending", "running", "done", "failed")
+_TIMES: Final = ("created_at", "updated_at", "leased_at", "completed_at", "failed_at")
+_FIELDS: Final = frozenset((
+    "id", "status", "payload", "retries", "max_retries", "idempotency_key", "tenant_id", "created_at", "updated_at",
+    "leased_at", "completed_at", "result", "error_message", "_letters", "_only_letter",
+))  # fmt: skip
+_LETTER_FIELDS: Final = frozenset(("id", "job_id", "payload", "retries", "last_error", "failed_at", "tenant_id"))
+_EXTRA: Final = "imported.field."
+"""How the names of fields begin in meta that the source has and we do not know."""
+_EXTRA_BYTES: Final = bounds.MAX_META_BYTES // 2
 
 
 def open_source(source: str, options: dict[str, Any]) -> Source:
@@ -101,6 +112,7 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
         tenant_id=row.get("tenant_id") or DEFAULT_TENANT,
         status=status,
         payload=json_bytes(row.get("payload")),
+        meta=_extra(row, letters, notes),
         created_at=created_at,
         updated_at=updated_at,
         attempts=retries,
@@ -112,6 +124,7 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
     job = with_key(job, row.get("idempotency_key"), UNIQUE)
     if settings.type is None:
         notes.add(f"type: the source has none; it is {DEFAULT_TYPE!r} unless --type says otherwise")
+    _note_zones(letters if row.get("_only_letter") else [row, *letters], notes)
     facts = []
     told = 0
     if status is Status.INFLIGHT:
@@ -137,6 +150,41 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
         job = job._replace(result=None)
     notes.add("failed attempts one by one: the source has only their number and the last error", max(0, retries - told))
     return Imported(job, facts, UNIQUE)
+
+
+def _extra(row: Row, letters: list[Row], notes: Notes) -> dict[str, str]:
+    """What the source has of a job beyond the fields that it is known for, as far as there is room for it."""
+    meta: dict[str, str] = {}
+    room = _EXTRA_BYTES
+    for name, value in row.items():
+        if name in _FIELDS or value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        size = len(json.dumps({_EXTRA + name: text}))  # in ASCII: at least what it takes as UTF-8
+        if size <= room and len(_EXTRA + name) <= bounds.MAX_NAME and bounds.is_storable(name + text):
+            room -= size
+            meta[_EXTRA + name] = text
+            notes.add(f"fields that are unknown here: kept in meta, as {_EXTRA}…")
+        else:
+            notes.add(f"the field {name[: bounds.MAX_NAME]!r}: unknown here, and meta cannot hold it")
+    for letter in letters:
+        notes.add("fields of a dead letter that are unknown here", len(letter.keys() - _LETTER_FIELDS))
+    return meta
+
+
+def _note_zones(rows: list[Row], notes: Notes) -> None:
+    for row in rows:
+        for name in _TIMES:
+            value = row.get(name)
+            if isinstance(value, str) and value and _is_naive(value):
+                notes.add(f"{name} without a zone: taken for UTC")
+
+
+def _is_naive(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is None
+    except ValueError:  # one that nothing is made of
+        return False
 
 
 def _from_letter(letter: Row, row: Row, notes: Notes) -> Row:
