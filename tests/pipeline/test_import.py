@@ -162,6 +162,34 @@ def test_the_json_store_keeps_unknown_fields_in_meta_and_says_what_it_took_for_g
     }
 
 
+def test_an_entry_of_the_json_store_that_is_no_object_is_a_reject_and_the_others_come_over(
+    sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    job = {"id": "a", "status": "pending", "created_at": "2025-01-01T10:00:00Z"}
+    letter = {"job_id": "b", "failed_at": "2025-01-01T10:00:00Z"}
+    source = jobs_json(tmp_path, job, 5, dlq=["x", letter], workers=["w1"])
+    report = import_jobs("jobs-json", source, sqlite_url, rejects=str(tmp_path / "rejects"))
+    assert (report.read, report.imported, report.rejected) == (4, 2, 2)
+    assert set(jobs_of(sqlite_driver)) == {"a", "b"}
+    assert [(row["row"], row["reason"]) for row in pq.read_table(tmp_path / "rejects").to_pylist()] == [
+        ('{"entry": 5}', "InvalidInput: jobs 2 in the file is no object: 5"),
+        ('{"entry": "x"}', 'InvalidInput: dlq 1 in the file is no object: "x"'),
+    ]
+    assert "'workers' beside the jobs in the file: it is left there" in report.notes
+    with pytest.raises(InvalidInput, match="holds no jobs"):
+        import_jobs("jobs-json", jobs_json(tmp_path, 5), sqlite_url)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["an object", "a list"])
+def test_dead_letters_in_a_file_beside_the_jobs_come_over(
+    sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, inside: bool
+) -> None:
+    jobs = [{"id": "a", "status": "pending", "created_at": "2025-01-01T10:00:00Z"}]
+    (tmp_path / "jobs.json").write_text(json.dumps({"jobs": jobs} if inside else jobs))
+    (tmp_path / "dlq.json").write_text(json.dumps([{"job_id": "b", "failed_at": "2025-01-01T10:00:00Z"}]))
+    assert import_jobs("jobs-json", str(tmp_path), sqlite_url).by_status == {"dlq": 1, "ready": 1}
+
+
 @pytest.mark.parametrize("name", ["mq-postgres", "mq-mysql"])
 def test_mq_keeps_topics_tenants_priorities_expiry_attempts_and_dead_letters(
     sources: Any, name: str, driver: Driver, store_url: str, tmp_path: Path

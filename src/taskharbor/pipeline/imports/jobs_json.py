@@ -22,7 +22,6 @@ from taskharbor.pipeline.imports.model import (
     last_fact,
     leased,
     make_job,
-    nothing_left,
     required,
     status_of,
     utc,
@@ -38,39 +37,57 @@ _FIELDS: Final = frozenset((
     "leased_at", "completed_at", "result", "error_message", "_letters", "_only_letter",
 ))  # fmt: skip
 _LETTER_FIELDS: Final = frozenset(("id", "job_id", "payload", "retries", "last_error", "failed_at", "tenant_id"))
+_STRANGER: Final = "_stranger"
+"""Where an entry of the file that is no object stood."""
+_SHOWN: Final = 60
 _EXTRA: Final = "imported.field."
 """How the names of fields begin in meta that the source has and we do not know."""
 _EXTRA_BYTES: Final = bounds.MAX_META_BYTES // 2
 
 
 def open_source(source: str, options: dict[str, Any]) -> Source:
-    jobs, letters = read(Path(source))
+    jobs, letters, others = read(Path(source))
     by_job: dict[str, list[Row]] = {}
     for letter in letters:
-        by_job.setdefault(str(letter.get("job_id") or letter.get("id")), []).append(letter)
+        if _STRANGER not in letter:
+            by_job.setdefault(str(letter.get("job_id") or letter.get("id")), []).append(letter)
 
     def rows() -> Iterator[Row]:
         known = set()
         for job in jobs:
+            if _STRANGER in job:
+                yield job
+                continue
             known.add(str(job.get("id")))
             yield {**job, "_letters": by_job.get(str(job.get("id")), [])}
         for job_id, found in by_job.items():
             if job_id not in known:
                 yield {"id": job_id, "status": "failed", "_letters": found, "_only_letter": True}
+        yield from (letter for letter in letters if _STRANGER in letter)
 
-    return Source(rows, map_row, nothing_left)
+    def leftovers(notes: Notes) -> None:
+        for name in others:
+            notes.add(f"{name[: bounds.MAX_NAME]!r} beside the jobs in the file: it is left there")
+
+    return Source(rows, map_row, leftovers)
 
 
-def read(path: Path) -> tuple[list[Row], list[Row]]:
-    """The jobs and the dead letters. A file with jobs alone may have `dlq.json` beside it."""
+def read(path: Path) -> tuple[list[Row], list[Row], list[str]]:
+    """The jobs, the dead letters, and the names of what else the file holds. A file with jobs alone may have `dlq.json`
+    beside it."""
     if path.is_dir():
         path = path / "jobs.json"
     data = _parsed(path)
     beside = path.with_name("dlq.json")
+    jobs, letters, others = data, None, []
     if isinstance(data, dict) and ("jobs" in data or "dlq" in data):
-        return _records(data.get("jobs"), path), _records(data.get("dlq") or data.get("deadLetters"), path)
-    letters = _records(_parsed(beside), beside) if beside.exists() and beside != path else []
-    return _records(data, path), letters
+        jobs = data.get("jobs")
+        dead_letters = next((name for name in ("dlq", "deadLetters") if data.get(name)), "dlq")
+        letters = data.get(dead_letters)
+        others = [name for name, value in data.items() if name not in ("jobs", dead_letters) and value]
+    if letters is None and beside.exists() and beside != path:
+        return _records(jobs, path), _records(_parsed(beside), beside), others
+    return _records(jobs, path), _records(letters, path, "dlq"), others
 
 
 def _parsed(path: Path) -> Any:
@@ -82,17 +99,21 @@ def _parsed(path: Path) -> Any:
         raise InvalidInput(f"{path} is no JSON: {error}") from None
 
 
-def _records(data: Any, path: Path) -> list[Row]:
+def _records(data: Any, path: Path, what: str = "jobs") -> list[Row]:
     if data is None:
         return []
     if isinstance(data, dict):
-        data = [{"id": id, **job} if isinstance(job, dict) else job for id, job in data.items()]
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise InvalidInput(f'{path} holds no jobs: expected a list of jobs, or {{"jobs": […], "dlq": […]}}')
-    return data
+        named = [(repr(id), {"id": id, **job} if isinstance(job, dict) else job) for id, job in data.items()]
+    else:
+        named = [(str(number), job) for number, job in enumerate(data, 1)] if isinstance(data, list) else []
+    if not isinstance(data, dict | list) or (named and not any(isinstance(item, dict) for _, item in named)):
+        raise InvalidInput(f'{path} holds no {what}: expected a list of jobs, or {{"jobs": […], "dlq": […]}}')
+    return [item if isinstance(item, dict) else {"entry": item, _STRANGER: f"{what} {name}"} for name, item in named]
 
 
 def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
+    if _STRANGER in row:
+        raise InvalidInput(f"{row[_STRANGER]} in the file is no object: {json.dumps(row['entry'])[:_SHOWN]}")
     letters = sorted(row["_letters"], key=lambda letter: str(letter.get("failed_at")))
     if row.get("_only_letter"):
         row = _from_letter(letters[-1], row, notes)
