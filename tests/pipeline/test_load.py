@@ -107,6 +107,22 @@ def test_a_mistake_in_an_expression_is_one_sentence_unless_all_is_asked_for(
     assert verbose or len(said.strip().splitlines()) == 1
 
 
+def test_the_command_says_why_rows_were_rejected(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"payload":"{}"}\n{"payload":"no"}\n{"payload":"12 no"}\n{"payload":"off"}\n')
+    words = ["--url", f"sqlite:///{tmp_path / 'c.db'}", "pipeline", "load", str(tmp_path / "rows.jsonl")]
+    words += ["--type", "greet", "--master", "local[1]", "--rejects", str(tmp_path / "rejects")]
+    assert command.run(words) == 0
+    assert "rejected 2: InvalidPayload: payload is not JSON" in capsys.readouterr().out
+    assert command.run([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["rows"], each["example"]) for each in told["reasons"]] == [
+        (2, '{"payload": "no"}'),
+        (1, '{"payload": "12 no"}'),
+    ]
+
+
 def test_the_command_imports_and_lists_what_did_not_come_along(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
