@@ -127,6 +127,69 @@ def test_the_json_store_keeps_tenants_results_and_dead_letters(
     assert any("earlier" not in note and "dead letter" in note for note in report.notes)
 
 
+def jobs_json(tmp_path: Path, *jobs: Any, **beside: Any) -> str:
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps({"jobs": jobs, **beside}), "utf-8")
+    return str(path)
+
+
+def test_the_json_store_keeps_unknown_fields_in_meta_and_says_what_it_took_for_granted(
+    sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    plain = {"status": "pending", "created_at": "2025-01-01T10:00:00Z"}
+    odd = {"extra_field": 5, "labels": ["a", "\u00fc"], "empty": None, "note": "as it is"}
+    source = jobs_json(
+        tmp_path,
+        {"id": "a", **plain, **odd},
+        {"id": "b", **plain, "created_at": "2025-01-01T10:00:00", "attachment": "x" * 20_000},
+        dlq=[{"job_id": "a", "failed_at": "2025-01-01 09:00", "host": "w1"}],
+    )
+    report = import_jobs("jobs-json", source, sqlite_url)
+    jobs = jobs_of(sqlite_driver)
+    assert jobs["a"].meta == {
+        "imported.field.extra_field": "5",
+        "imported.field.labels": '["a", "\u00fc"]',
+        "imported.field.note": "as it is",
+    }
+    assert jobs["b"].meta == {}
+    assert jobs["b"].created_at.isoformat() == "2025-01-01T10:00:00+00:00"
+    assert {note: times for note, times in report.notes.items() if "unknown" in note or "zone" in note} == {
+        "fields that are unknown here: kept in meta, as imported.field.…": 3,
+        "fields of a dead letter that are unknown here": 1,
+        "the field 'attachment': unknown here, and meta cannot hold it": 1,
+        "created_at without a zone: taken for UTC": 1,
+        "failed_at without a zone: taken for UTC": 1,
+    }
+
+
+def test_an_entry_of_the_json_store_that_is_no_object_is_a_reject_and_the_others_come_over(
+    sqlite_driver: Driver, sqlite_url: str, tmp_path: Path
+) -> None:
+    job = {"id": "a", "status": "pending", "created_at": "2025-01-01T10:00:00Z"}
+    letter = {"job_id": "b", "failed_at": "2025-01-01T10:00:00Z"}
+    source = jobs_json(tmp_path, job, 5, dlq=["x", letter], workers=["w1"])
+    report = import_jobs("jobs-json", source, sqlite_url, rejects=str(tmp_path / "rejects"))
+    assert (report.read, report.imported, report.rejected) == (4, 2, 2)
+    assert set(jobs_of(sqlite_driver)) == {"a", "b"}
+    assert [(row["row"], row["reason"]) for row in pq.read_table(tmp_path / "rejects").to_pylist()] == [
+        ('{"entry": 5}', "InvalidInput: jobs 2 in the file is no object: 5"),
+        ('{"entry": "x"}', 'InvalidInput: dlq 1 in the file is no object: "x"'),
+    ]
+    assert "'workers' beside the jobs in the file: it is left there" in report.notes
+    with pytest.raises(InvalidInput, match="holds no jobs"):
+        import_jobs("jobs-json", jobs_json(tmp_path, 5), sqlite_url)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["an object", "a list"])
+def test_dead_letters_in_a_file_beside_the_jobs_come_over(
+    sqlite_driver: Driver, sqlite_url: str, tmp_path: Path, inside: bool
+) -> None:
+    jobs = [{"id": "a", "status": "pending", "created_at": "2025-01-01T10:00:00Z"}]
+    (tmp_path / "jobs.json").write_text(json.dumps({"jobs": jobs} if inside else jobs))
+    (tmp_path / "dlq.json").write_text(json.dumps([{"job_id": "b", "failed_at": "2025-01-01T10:00:00Z"}]))
+    assert import_jobs("jobs-json", str(tmp_path), sqlite_url).by_status == {"dlq": 1, "ready": 1}
+
+
 @pytest.mark.parametrize("name", ["mq-postgres", "mq-mysql"])
 def test_mq_keeps_topics_tenants_priorities_expiry_attempts_and_dead_letters(
     sources: Any, name: str, driver: Driver, store_url: str, tmp_path: Path
@@ -156,6 +219,7 @@ def test_mq_keeps_topics_tenants_priorities_expiry_attempts_and_dead_letters(
     ]  # fmt: skip
     assert (jobs["mq-gone"].status, jobs["mq-gone"].dlq_reason) == ("dlq", "long dead")
     assert (jobs["mq-expired"].status, jobs["mq-cancelled"].status) == ("expired", "cancelled")
+    assert [times for note, times in report.notes.items() if "whose task is gone" in note] == [2]
 
 
 def test_the_task_orchestrator_keeps_workers_times_and_reasons(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,37 @@ def test_the_command_loads_and_reports(
         assert (told["rows_in"], told["published"], told["duplicates"]) == (3, published, 3 - published)
     assert command.run([*words[:-2], "--master", "local[1]"]) == 2
     assert "needs a type" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_mistake_in_an_expression_is_one_sentence_unless_all_is_asked_for(
+    spark: SparkSession, files: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    logging.getLogger("SQLQueryContextLogger").handlers.clear()
+    logging.Logger.manager.loggerDict.pop("SQLQueryContextLogger", None)  # one that writes where this test looks
+    words = ["--url", f"sqlite:///{tmp_path / 'c.db'}", "pipeline", "load", files["csv"], "--type", "greet"]
+    words += ["--master", "local[1]", "--map", "n=CAST(m AS INT)", *(["--verbose"] if verbose else [])]
+    assert command.run(words) == 2
+    said = capfd.readouterr().err
+    assert "the column n cannot be made of 'CAST(m AS INT)'" in said
+    assert ("SQLQueryContextLogger" in said) is verbose
+    assert verbose or len(said.strip().splitlines()) == 1
+
+
+def test_the_command_says_why_rows_were_rejected(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"payload":"{}"}\n{"payload":"no"}\n{"payload":"12 no"}\n{"payload":"off"}\n')
+    words = ["--url", f"sqlite:///{tmp_path / 'c.db'}", "pipeline", "load", str(tmp_path / "rows.jsonl")]
+    words += ["--type", "greet", "--master", "local[1]", "--rejects", str(tmp_path / "rejects")]
+    assert command.run(words) == 0
+    assert "rejected 2: InvalidPayload: payload is not JSON" in capsys.readouterr().out
+    assert command.run([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["rows"], each["example"]) for each in told["reasons"]] == [
+        (2, '{"payload": "no"}'),
+        (1, '{"payload": "12 no"}'),
+    ]
 
 
 def test_the_command_imports_and_lists_what_did_not_come_along(

@@ -77,6 +77,8 @@ def test_a_column_of_types_gives_each_row_what_its_own_task_says(
         ("SELECT 1 AS order, 'x' AS to, 3 AS kg", "order.ship", "'kg' is no argument of order.ship, which takes order"),
         ("SELECT 1 AS order, 'x' AS to, 'n' AS notes", "order.ship", r"meant for 'note', .withColumn\(\"note\""),
         ("SELECT '1' AS order, 'x' AS to", "order.ship", r"whole number as 'order'.*CAST\(order AS BIGINT\)"),
+        ("SELECT 1 AS order, '2.5' AS amount", "order.bill", r"takes a number as 'amount'.*CAST\(amount AS DOUBLE\)"),
+        ("SELECT '1' AS order, 2 AS amount", "order.bill", "One cell that cannot be cast ends the load.*TRY_CAST"),
         ("SELECT named_struct('order', 1) AS args", "order.ship", "needs the argument 'to'"),
         ("SELECT 1 AS order, 2 AS to", "order.ship", r"text as 'to', and the column is int"),
     ],
@@ -87,6 +89,17 @@ def test_columns_that_the_task_does_not_take_are_said_before_anything_is_written
     with pytest.raises((InvalidArguments, InvalidInput), match=said):
         load(query, sqlite_url, spark=spark, harbor=harbor, type=type)
     assert sqlite_driver.list().jobs == []
+
+
+def test_decimals_are_taken_for_floats_whole_and_with_their_fractions(
+    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str
+) -> None:
+    query = "SELECT 1 AS order, CAST(2.75 AS DECIMAL(10, 2)) AS amount"
+    load(query, sqlite_url, spark=spark, harbor=harbor, type="order.bill")
+    [job] = sqlite_driver.list().jobs
+    assert json.loads(job.payload) == {"order": 1, "amount": 2.75}
+    with pytest.raises(InvalidArguments, match=r"CAST\(amount AS DOUBLE\)"):
+        load(query, sqlite_url, spark=spark, harbor=harbor, type="order.bill", key="amount")
 
 
 def test_a_key_column_that_is_no_argument_is_only_the_key(

@@ -173,5 +173,7 @@ def _show(report: LoadReport, *, as_json: bool, dry_run: bool) -> None:
     headings = ("rows", "would be jobs" if dry_run else "jobs", "there already", "rejected")
     counts = (report.rows_in, report.published, report.duplicates, report.rejected)
     show(Table(headings, [[f"{count:,}" for count in counts]]))
+    for each in report.reasons:
+        print(f"rejected {each['rows']:,}: {each['reason']}; such as {each['example']}")
     if report.rejects:
         print(f"the rejected rows, with the reasons: {report.rejects}")

@@ -19,7 +19,7 @@ from taskharbor.pipeline import loading_sources as sources
 from taskharbor.pipeline import spark_log
 from taskharbor.pipeline.loading_progress import LoadProgress, note, watched
 from taskharbor.pipeline.loading_sources import FORMATS, SourceUnreadable, guess_format
-from taskharbor.pipeline.loading_tasks import check_arguments, rules_of, task_of
+from taskharbor.pipeline.loading_tasks import check_arguments, decimals, rules_of, task_of
 from taskharbor.pipeline.sessions import activate
 from taskharbor.pipeline.sink import LoadReport
 from taskharbor.pipeline.sink_options import AS_KEYWORDS, Plan, Words, key_columns, no_type, plan, tasks_text
@@ -94,6 +94,7 @@ def load(
         settings |= {"rejects": rejects} if rejects else {"lake": lake} if lake else {"rejects": DEFAULT_REJECTS}
     checked = plan(settings, frame.schema, new_id(), words)
     if harbor is not None:
+        frame = _with_numbers(harbor, checked, frame) if check else frame
         settings |= _by_the_tasks(harbor, checked, frame, words, now, check=check)
         checked = plan(settings, frame.schema, checked.run_id, words)
     activate(frame.sparkSession)
@@ -152,6 +153,14 @@ def _by_the_tasks(
     if name is not None and checked.unique == ("tenant", "type"):
         added["unique"] = ",".join(harbor.tasks[name].unique)
     return added
+
+
+def _with_numbers(harbor: Harbor, checked: Plan, frame: DataFrame) -> DataFrame:
+    """The frame with decimals as the floats that the task takes them for."""
+    task = None if "type" in checked.columns else harbor.tasks.get(checked.constants["type"])
+    for name in decimals(task, checked, frame.schema) if task is not None else ():
+        frame = frame.withColumn(name, frame[name].cast("double"))
+    return frame
 
 
 def read(spark: SparkSession, source: str, format: str | None, reading: Mapping[str, str] | None = None) -> DataFrame:

@@ -39,6 +39,8 @@ _KINDS: Final = {
     "tinyint": "a whole number", "smallint": "a whole number", "int": "a whole number", "bigint": "a whole number",
     "float": "a number", "double": "a number", "boolean": "true or false",
 }  # fmt: skip
+_FRACTIONS: Final = (0.5, 1.5, 100.5)
+"""What takes one of these takes a number; a cast to whole ones would cut the fraction off."""
 _CASTS: Final = {"text": "STRING", "a whole number": "BIGINT", "a number": "DOUBLE", "true or false": "BOOLEAN"}
 
 
@@ -126,7 +128,25 @@ def _check_kind(task: str, name: str, spark: str, check: Check, words: Words) ->
     kind = "text" if spark.startswith("decimal") else _KINDS.get(spark)
     if kind is None or _takes(check, _SAMPLES[kind]):
         return
-    other = next((each for each, samples in _SAMPLES.items() if _takes(check, samples)), None)
+    other = _wanted(check)
     if other is not None:
         cure = words.make(name, f"CAST({name} AS {_CASTS[other]})")
-        raise InvalidArguments(f"{task} takes {other} as {name!r}, and the column is {spark}: cast it with {cure}")
+        raise InvalidArguments(
+            f"{task} takes {other} as {name!r}, and the column is {spark}: cast it with {cure}. One cell that cannot "
+            f"be cast ends the load, and nothing is loaded; TRY_CAST makes it null"
+        )
+
+
+def _wanted(check: Check) -> str | None:
+    if not _takes(check, _TEXTS) and _takes(check, _FRACTIONS):
+        return "a number"
+    return next((each for each, samples in _SAMPLES.items() if _takes(check, samples)), None)
+
+
+def decimals(task: Task[Any, Any], plan: Plan, schema: StructType) -> list[str]:
+    """The columns of decimals that are numbers to the task. Payloads have decimals as text, which it would not take;
+    a key stays as exact as it is."""
+    checks = task.binding._checks
+    found = [field.name for field in schema.fields if field.dataType.simpleString().startswith("decimal")]
+    own = [name for name in found if name in plan.arguments and name in checks and name not in plan.key_columns]
+    return [name for name in own if not _takes(checks[name], _TEXTS) and _takes(checks[name], _FRACTIONS)]

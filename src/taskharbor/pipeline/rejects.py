@@ -24,6 +24,25 @@ Rejects = Sequence[tuple[str, str]]
 """Rows as JSON, each with the reason."""
 
 
+_MOST_REASONS = 5
+_LONGEST_EXAMPLE = 200
+
+
+def most_frequent(rows: Rejects) -> list[dict[str, Any]]:
+    """The reasons that most rows were refused for, each with how many and one of them. What differs only in a value
+    that it quotes, or in numbers, is one reason."""
+    counts: Counter[str] = Counter()
+    first: dict[str, tuple[str, str]] = {}
+    for row, reason in rows:
+        alike = re.sub(r"\d+", "0", reason.partition(", got ")[0])
+        counts[alike] += 1
+        first.setdefault(alike, (row, reason))
+    return [
+        {"reason": first[alike][1], "rows": count, "example": first[alike][0][:_LONGEST_EXAMPLE]}
+        for alike, count in counts.most_common(_MOST_REASONS)
+    ]
+
+
 class Keeper(ABC):
     """The rejects of one run."""
 

@@ -68,6 +68,7 @@ def start(master: str = "local[*]", **config: Any) -> SparkSession:
     local = LOCAL_SETTINGS if master.startswith("local") else {}
     named = _named(config)
     settings = {**SETTINGS, **_places(named), **local, **named}
+    spark_log.keep_python_quiet()
     builder = builder_class()
     # "remote" is how Spark Connect is asked for.
     builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)

@@ -18,7 +18,7 @@ from taskharbor.core.clock import EPOCH
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 from taskharbor.core.ids import new_id
 from taskharbor.pipeline.loading_progress import note
-from taskharbor.pipeline.rejects import keeper
+from taskharbor.pipeline.rejects import keeper, most_frequent
 from taskharbor.pipeline.sink_options import Plan, plan
 from taskharbor.pipeline.sink_rows import check_batch
 from taskharbor.pipeline.staging import open_staging
@@ -58,6 +58,8 @@ class LoadReport:
     """Where the refused rows are."""
     already: bool = False
     """The run had been published before; the counts are those of then."""
+    reasons: Sequence[Mapping[str, Any]] = ()
+    """Why rows were refused, the most frequent reasons first: `reason`, `rows`, and one of them as `example`."""
 
     def adds_up(self) -> bool:
         return self.rows_in == self.published + self.duplicates + self.rejected
@@ -165,8 +167,11 @@ def publish(plan: Plan, run_id: str, messages: Sequence[WriterCommitMessage | No
         staging.discard(run_id)
         raise refused(rejected, reasons)
 
+    why: list[dict[str, Any]] = []
+
     def kept(rows: Any) -> None:
         listed = list(rows)
+        why[:] = most_frequent(listed)
         if keep is None or plan.failfast:
             raise refused(len(listed), [reason for _, reason in listed[:_SHOWN]], failfast=plan.failfast)
         keep.write(listed)
@@ -174,7 +179,7 @@ def publish(plan: Plan, run_id: str, messages: Sequence[WriterCommitMessage | No
     done = staging.publish(run_id, [message.attempt for message in staged], accepted, rejected, kept)
     where = keep.place if keep is not None and done.rejected else ""
     rows_in = done.published + done.duplicates + done.rejected if done.already else accepted + rejected
-    report = LoadReport(run_id, rows_in, done.published, done.duplicates, done.rejected, where, done.already)
+    report = LoadReport(run_id, rows_in, done.published, done.duplicates, done.rejected, where, done.already, why)
     if not report.adds_up():
         raise TaskHarborError(f"the counts of load {run_id} do not add up, which should not happen: {report}")
     if plan.report:

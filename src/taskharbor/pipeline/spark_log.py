@@ -7,6 +7,7 @@ where they are.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -49,6 +50,18 @@ def into_a_file() -> Iterator[Path]:
 def place() -> Path | None:
     """The file, if there is one now."""
     return _files[-1].path if _files else None
+
+
+def keep_python_quiet() -> None:
+    """What PySpark raises of a query, it writes on standard error as well, as a long line of JSON. Not while there is a
+    file: the error is told in a sentence then."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(_without_a_file)
+
+
+def _without_a_file(record: logging.LogRecord) -> bool:
+    return not _files
 
 
 def hint() -> str:

@@ -36,4 +36,6 @@ INSERT INTO mq_task_attempts (task_id, attempt_no, reason, started_at, finished_
  ('mq-dead', 1, 'ouch', '2025-01-01 10:00:30', '2025-01-01 10:01:00', FALSE),
  ('mq-dead', 2, 'boom', '2025-01-01 10:05:30', '2025-01-01 10:06:00', FALSE),
  ('mq-leased', 1, 'x', '2025-01-01 10:59:00', '2025-01-01 11:00:00', FALSE),
- ('mq-leased', 2, NULL, '2025-01-01 11:59:00', NULL, FALSE)
+ ('mq-leased', 2, NULL, '2025-01-01 11:59:00', NULL, FALSE),
+ ('mq-nowhere', 1, 'lost', '2025-01-01 10:00:30', '2025-01-01 10:01:00', FALSE),
+ ('mq-nowhere', 2, NULL, '2025-01-01 10:04:00', '2025-01-01 10:05:00', TRUE)

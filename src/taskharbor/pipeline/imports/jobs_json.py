@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from taskharbor.core import limits as bounds
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import DEFAULT_TENANT, Status
 from taskharbor.pipeline.imports.model import (
@@ -20,7 +22,6 @@ from taskharbor.pipeline.imports.model import (
     last_fact,
     leased,
     make_job,
-    nothing_left,
     required,
     status_of,
     utc,
@@ -30,36 +31,63 @@ from taskharbor.pipeline.imports.model import (
 DEFAULT_TYPE: Final = "job"
 UNIQUE: Final = ("tenant", "type")
 _STATUSES: Final = ("pending", "running", "done", "failed")
+_TIMES: Final = ("created_at", "updated_at", "leased_at", "completed_at", "failed_at")
+_FIELDS: Final = frozenset((
+    "id", "status", "payload", "retries", "max_retries", "idempotency_key", "tenant_id", "created_at", "updated_at",
+    "leased_at", "completed_at", "result", "error_message", "_letters", "_only_letter",
+))  # fmt: skip
+_LETTER_FIELDS: Final = frozenset(("id", "job_id", "payload", "retries", "last_error", "failed_at", "tenant_id"))
+_STRANGER: Final = "_stranger"
+"""Where an entry of the file that is no object stood."""
+_SHOWN: Final = 60
+_EXTRA: Final = "imported.field."
+"""How the names of fields begin in meta that the source has and we do not know."""
+_EXTRA_BYTES: Final = bounds.MAX_META_BYTES // 2
 
 
 def open_source(source: str, options: dict[str, Any]) -> Source:
-    jobs, letters = read(Path(source))
+    jobs, letters, others = read(Path(source))
     by_job: dict[str, list[Row]] = {}
     for letter in letters:
-        by_job.setdefault(str(letter.get("job_id") or letter.get("id")), []).append(letter)
+        if _STRANGER not in letter:
+            by_job.setdefault(str(letter.get("job_id") or letter.get("id")), []).append(letter)
 
     def rows() -> Iterator[Row]:
         known = set()
         for job in jobs:
+            if _STRANGER in job:
+                yield job
+                continue
             known.add(str(job.get("id")))
             yield {**job, "_letters": by_job.get(str(job.get("id")), [])}
         for job_id, found in by_job.items():
             if job_id not in known:
                 yield {"id": job_id, "status": "failed", "_letters": found, "_only_letter": True}
+        yield from (letter for letter in letters if _STRANGER in letter)
 
-    return Source(rows, map_row, nothing_left)
+    def leftovers(notes: Notes) -> None:
+        for name in others:
+            notes.add(f"{name[: bounds.MAX_NAME]!r} beside the jobs in the file: it is left there")
+
+    return Source(rows, map_row, leftovers)
 
 
-def read(path: Path) -> tuple[list[Row], list[Row]]:
-    """The jobs and the dead letters. A file with jobs alone may have `dlq.json` beside it."""
+def read(path: Path) -> tuple[list[Row], list[Row], list[str]]:
+    """The jobs, the dead letters, and the names of what else the file holds. A file with jobs alone may have `dlq.json`
+    beside it."""
     if path.is_dir():
         path = path / "jobs.json"
     data = _parsed(path)
     beside = path.with_name("dlq.json")
+    jobs, letters, others = data, None, []
     if isinstance(data, dict) and ("jobs" in data or "dlq" in data):
-        return _records(data.get("jobs"), path), _records(data.get("dlq") or data.get("deadLetters"), path)
-    letters = _records(_parsed(beside), beside) if beside.exists() and beside != path else []
-    return _records(data, path), letters
+        jobs = data.get("jobs")
+        dead_letters = next((name for name in ("dlq", "deadLetters") if data.get(name)), "dlq")
+        letters = data.get(dead_letters)
+        others = [name for name, value in data.items() if name not in ("jobs", dead_letters) and value]
+    if letters is None and beside.exists() and beside != path:
+        return _records(jobs, path), _records(_parsed(beside), beside), others
+    return _records(jobs, path), _records(letters, path, "dlq"), others
 
 
 def _parsed(path: Path) -> Any:
@@ -71,17 +99,21 @@ def _parsed(path: Path) -> Any:
         raise InvalidInput(f"{path} is no JSON: {error}") from None
 
 
-def _records(data: Any, path: Path) -> list[Row]:
+def _records(data: Any, path: Path, what: str = "jobs") -> list[Row]:
     if data is None:
         return []
     if isinstance(data, dict):
-        data = [{"id": id, **job} if isinstance(job, dict) else job for id, job in data.items()]
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise InvalidInput(f'{path} holds no jobs: expected a list of jobs, or {{"jobs": […], "dlq": […]}}')
-    return data
+        named = [(repr(id), {"id": id, **job} if isinstance(job, dict) else job) for id, job in data.items()]
+    else:
+        named = [(str(number), job) for number, job in enumerate(data, 1)] if isinstance(data, list) else []
+    if not isinstance(data, dict | list) or (named and not any(isinstance(item, dict) for _, item in named)):
+        raise InvalidInput(f'{path} holds no {what}: expected a list of jobs, or {{"jobs": […], "dlq": […]}}')
+    return [item if isinstance(item, dict) else {"entry": item, _STRANGER: f"{what} {name}"} for name, item in named]
 
 
 def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
+    if _STRANGER in row:
+        raise InvalidInput(f"{row[_STRANGER]} in the file is no object: {json.dumps(row['entry'])[:_SHOWN]}")
     letters = sorted(row["_letters"], key=lambda letter: str(letter.get("failed_at")))
     if row.get("_only_letter"):
         row = _from_letter(letters[-1], row, notes)
@@ -101,6 +133,7 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
         tenant_id=row.get("tenant_id") or DEFAULT_TENANT,
         status=status,
         payload=json_bytes(row.get("payload")),
+        meta=_extra(row, letters, notes),
         created_at=created_at,
         updated_at=updated_at,
         attempts=retries,
@@ -112,6 +145,7 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
     job = with_key(job, row.get("idempotency_key"), UNIQUE)
     if settings.type is None:
         notes.add(f"type: the source has none; it is {DEFAULT_TYPE!r} unless --type says otherwise")
+    _note_zones(letters if row.get("_only_letter") else [row, *letters], notes)
     facts = []
     told = 0
     if status is Status.INFLIGHT:
@@ -137,6 +171,41 @@ def map_row(row: Row, settings: Settings, notes: Notes) -> Imported:
         job = job._replace(result=None)
     notes.add("failed attempts one by one: the source has only their number and the last error", max(0, retries - told))
     return Imported(job, facts, UNIQUE)
+
+
+def _extra(row: Row, letters: list[Row], notes: Notes) -> dict[str, str]:
+    """What the source has of a job beyond the fields that it is known for, as far as there is room for it."""
+    meta: dict[str, str] = {}
+    room = _EXTRA_BYTES
+    for name, value in row.items():
+        if name in _FIELDS or value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        size = len(json.dumps({_EXTRA + name: text}))  # in ASCII: at least what it takes as UTF-8
+        if size <= room and len(_EXTRA + name) <= bounds.MAX_NAME and bounds.is_storable(name + text):
+            room -= size
+            meta[_EXTRA + name] = text
+            notes.add(f"fields that are unknown here: kept in meta, as {_EXTRA}…")
+        else:
+            notes.add(f"the field {name[: bounds.MAX_NAME]!r}: unknown here, and meta cannot hold it")
+    for letter in letters:
+        notes.add("fields of a dead letter that are unknown here", len(letter.keys() - _LETTER_FIELDS))
+    return meta
+
+
+def _note_zones(rows: list[Row], notes: Notes) -> None:
+    for row in rows:
+        for name in _TIMES:
+            value = row.get(name)
+            if isinstance(value, str) and value and _is_naive(value):
+                notes.add(f"{name} without a zone: taken for UTC")
+
+
+def _is_naive(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is None
+    except ValueError:  # one that nothing is made of
+        return False
 
 
 def _from_letter(letter: Row, row: Row, notes: Notes) -> Row:

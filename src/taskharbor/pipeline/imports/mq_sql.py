@@ -55,6 +55,12 @@ def open_source(source: str, options: dict[str, Any]) -> Source:
     def leftovers(notes: Notes) -> None:
         if not logged:
             notes.add("mq_task_attempts is not there: attempts are known by their number alone")
+            return
+        gone = (("mq_tasks", "task_id", "id"), ("mq_task_dlq", "task_id", "task_id"))
+        notes.add(
+            "attempts in mq_task_attempts whose task is gone: neither mq_tasks nor mq_task_dlq has it",
+            tables.count("mq_task_attempts", without=gone),
+        )
 
     return Source(rows, map_row, leftovers, tables.close)
 

@@ -62,8 +62,14 @@ class Tables:
     def _schema(self) -> str:
         raise NotImplementedError
 
-    def count(self, table: str) -> int:
-        return int(self.query(f"SELECT count(*) AS count FROM {self._name(table)}")[0]["count"])
+    def count(self, table: str, without: Sequence[tuple[str, str, str]] = ()) -> int:
+        """How many rows it has, less those that `without` leaves out, as for `portions`."""
+        where = f"WHERE {' AND '.join(map(self._absent, without))}" if without else ""
+        return int(self.query(f"SELECT count(*) AS count FROM {self._name(table)} t {where}")[0]["count"])
+
+    def _absent(self, without: tuple[str, str, str]) -> str:
+        other, ours, theirs = without
+        return f"NOT EXISTS (SELECT 1 FROM {self._name(other)} o WHERE o.{theirs} = t.{ours})"
 
     def portions(self, table: str, key: str, without: tuple[str, str, str] | None = None) -> Iterator[list[Row]]:
         """All rows by `key`, each read a short one that begins behind the last. `without` leaves out rows whose second
@@ -71,10 +77,7 @@ class Tables:
         if not self.exists(table):
             raise InvalidInput(f"{redacted(self._url)} has no table {table}: is it the right database?")
         last: Any = None
-        rest = ""
-        if without is not None:
-            other, ours, theirs = without
-            rest = f"NOT EXISTS (SELECT 1 FROM {self._name(other)} o WHERE o.{theirs} = t.{ours})"
+        rest = "" if without is None else self._absent(without)
         while True:
             conditions = [text for text in (rest, "" if last is None else f"{self._ordered(key)} > %s") if text]
             where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
