@@ -21,7 +21,7 @@ from taskharbor.pipeline.loading_progress import note
 from taskharbor.pipeline.rejects import keeper
 from taskharbor.pipeline.sink_options import Plan, plan
 from taskharbor.pipeline.sink_rows import check_batch
-from taskharbor.pipeline.staging import open_staging
+from taskharbor.pipeline.staging import open_staging, ready
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,12 +65,16 @@ class LoadReport:
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchSink:
     _refuse_overwrite(overwrite)
-    return BatchSink(plan(options, schema, new_id()))
+    checked = plan(options, schema, new_id())
+    ready(checked.url)  # beside the driver, before there is a task
+    return BatchSink(checked)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamSink:
     _refuse_overwrite(overwrite)
-    return StreamSink(plan(options, schema, None))
+    checked = plan(options, schema, None)
+    ready(checked.url)
+    return StreamSink(checked)
 
 
 def _refuse_overwrite(overwrite: bool) -> None:
