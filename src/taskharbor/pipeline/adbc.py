@@ -21,7 +21,6 @@ from taskharbor.core.errors import (
     MissingExtra,
     SchemaMissing,
     StoreError,
-    StoreUnavailable,
     TaskHarborError,
 )
 
@@ -94,7 +93,7 @@ def in_our_words() -> Iterator[None]:
 
 def translated(error: Exception) -> TaskHarborError:
     """What ADBC raised, as an error of our tree. libpq never puts the password into its messages."""
-    from taskharbor.drivers.postgres.errors import _known
+    from taskharbor.drivers.postgres.errors import _known, not_connected
 
     known = _known(getattr(error, "sqlstate", None), error)
     if known is not None:
@@ -103,7 +102,7 @@ def translated(error: Exception) -> TaskHarborError:
     if missing := _MISSING.search(text):  # of a table to write into, ADBC asks first, and gives no code of the server's
         return SchemaMissing(f"the tables are not there: {HOW_TO_MIGRATE} ({missing[0]})")
     if any(sign in text for sign in _LOST):
-        return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
+        return not_connected(text)
     return StoreError(f"PostgreSQL: {text}")
 
 
