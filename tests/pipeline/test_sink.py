@@ -289,3 +289,14 @@ def test_what_an_executor_cannot_stage_is_said_in_our_own_words(driver: Driver, 
     missing = replace(sink.plan, url=f"{store_url}{'&' if '?' in store_url else '?'}prefix=other_")
     with pytest.raises(SchemaMissing, match="migrate"):
         BatchSink(missing).write(iter([pa.record_batch({"n": pa.array([1], pa.int32())})]))
+
+
+@TWO_STORES
+def test_a_report_is_all_that_a_write_leaves_beside_it(driver: Driver, store_url: str, tmp_path: Path) -> None:
+    place = tmp_path / "reports"
+    place.mkdir()
+    options = {"url": store_url, "type": "t", "report": str(place / "report.json")}
+    sink = batch_writer(options, StructType().add("n", "integer"), overwrite=False)
+    sink.commit([sink.write(iter([pa.record_batch({"n": pa.array([1], pa.int32())})]))])
+    assert json.loads((place / "report.json").read_text())["published"] == 1
+    assert [path.name for path in place.iterdir()] == ["report.json"]

@@ -101,8 +101,8 @@ def load(
     if not dry_run:
         ready(url)
     with tempfile.TemporaryDirectory(prefix="taskharbor-") as place:
-        settings["report"] = str(Path(place) / "report.json")
-        rehearsed = replace(checked, report=settings["report"])
+        settings |= {"report": str(Path(place) / "report.json"), "progress": place}
+        rehearsed = replace(checked, progress=place)
         with watched(frame.sparkSession, place, total, progress):
             if dry_run:
                 return _in_words(lambda: rehearse(frame, rehearsed), name, kind, reading)
@@ -235,7 +235,7 @@ def rehearse(frame: DataFrame, plan: Plan) -> LoadReport:
         for batch in batches:
             checked = check_batch(batch, plan, identity, EPOCH)
             rows += batch.num_rows
-            note(plan.report, part, rows)
+            note(plan.progress, part, rows)
             counts = [pa.array([checked.rows], pa.int64()), pa.array([len(checked.rejects)], pa.int64())]
             yield pa.record_batch(counts, names=["good", "bad"])
 

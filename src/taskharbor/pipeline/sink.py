@@ -149,7 +149,7 @@ def stage(plan: Plan, batches: Iterator[pa.RecordBatch], run_id: str, identity: 
             attempt.add(checked)
             accepted += checked.rows
             rejected += len(checked.rejects)
-            note(plan.report, f"{attempt.number:x}", accepted + rejected)
+            note(plan.progress, f"{attempt.number:x}", accepted + rejected)
         number = attempt.number
     return Staged(run_id, number, accepted, rejected, tuple(reasons))
 
