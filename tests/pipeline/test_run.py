@@ -141,6 +141,19 @@ def test_status_tells_the_lag_and_the_last_run(
     assert "one settle per lease" in capsys.readouterr().out
 
 
+def test_status_of_a_store_that_does_not_answer_fails_and_shows_the_lake(
+    past: Pasts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, lake = past(live)
+    words = ["--url", f"sqlite:///{tmp_path}/none.db", "pipeline", "status", "--lake", str(lake)]
+    assert main(words) == 1
+    assert "bronze/history" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["lag"] is None
+    assert "none.db" in found["lag_problem"]
+
+
 @pytest.mark.parametrize(
     ("master", "asked", "niceness"), [("local[2]", 10, 10), ("local", 0, 0), ("local[*]", 19, 19), ("yarn", 10, 0)]
 )

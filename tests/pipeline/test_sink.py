@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ from pyspark.sql.types import StructType
 
 from taskharbor import JobFilter, NewJob
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidInput, InvalidURL, StoreMoved
+from taskharbor.core.errors import InvalidInput, InvalidURL, SchemaMissing, StoreMoved
+from taskharbor.drivers import open_driver
 from taskharbor.pipeline.loading import load
-from taskharbor.pipeline.sink import BatchSink, batch_writer
+from taskharbor.pipeline.sink import BatchSink, batch_writer, stream_writer
 from taskharbor.testing.contract.moving import opened, shut_unnoticed
 
 TWO_STORES = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -256,3 +259,44 @@ def test_a_store_that_is_shut_while_rows_are_staged_takes_none_of_them_in(driver
     opened(moved)
     sink.commit([staged])
     assert total(driver) == 2
+
+
+@pytest.mark.parametrize("writer", [batch_writer, stream_writer])
+def test_a_write_makes_the_tables_of_a_file_and_asks_for_those_of_a_server_before_it_begins(
+    writer: Any, store_url: str
+) -> None:
+    schema = StructType().add("n", "integer")
+    options = {"url": store_url, "type": "t"}
+    if store_url.startswith(("sqlite:", "json:")):
+        writer(options, schema, overwrite=False)
+        with closing(open_driver(store_url)) as driver:
+            assert total(driver) == 0
+    else:
+        with pytest.raises(SchemaMissing, match="migrate"):
+            writer(options, schema, overwrite=False)
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_frame_is_written_to_a_file_that_is_not_there_yet(spark: SparkSession, store_url: str) -> None:
+    write(orders(spark, 3), store_url, type="t", key="order")
+    with closing(open_driver(store_url)) as driver:
+        assert total(driver) == 3
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_what_an_executor_cannot_stage_is_said_in_our_own_words(driver: Driver, store_url: str) -> None:
+    sink = batch_writer({"url": store_url, "type": "t"}, StructType().add("n", "integer"), overwrite=False)
+    missing = replace(sink.plan, url=f"{store_url}{'&' if '?' in store_url else '?'}prefix=other_")
+    with pytest.raises(SchemaMissing, match="migrate"):
+        BatchSink(missing).write(iter([pa.record_batch({"n": pa.array([1], pa.int32())})]))
+
+
+@TWO_STORES
+def test_a_report_is_all_that_a_write_leaves_beside_it(driver: Driver, store_url: str, tmp_path: Path) -> None:
+    place = tmp_path / "reports"
+    place.mkdir()
+    options = {"url": store_url, "type": "t", "report": str(place / "report.json")}
+    sink = batch_writer(options, StructType().add("n", "integer"), overwrite=False)
+    sink.commit([sink.write(iter([pa.record_batch({"n": pa.array([1], pa.int32())})]))])
+    assert json.loads((place / "report.json").read_text())["published"] == 1
+    assert [path.name for path in place.iterdir()] == ["report.json"]

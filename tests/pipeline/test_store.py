@@ -7,13 +7,21 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from tests.pipeline.lives import MINUTE, NOON, live
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import InvalidCursor, InvalidInput, InvalidURL, SchemaMissing, StoreUnavailable
+from taskharbor.core.errors import (
+    InvalidCursor,
+    InvalidInput,
+    InvalidURL,
+    SchemaMissing,
+    StoreRefused,
+    StoreUnavailable,
+)
 from taskharbor.core.model import NewJob, Settlement
 from taskharbor.drivers import open_driver
 from taskharbor.pipeline import arrows, schemas, store_sql
@@ -337,6 +345,19 @@ def test_a_server_that_is_not_there_is_named_without_the_password(url: str) -> N
     with open_store(url) as store, pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
         store.frontier()
     assert "secret" not in str(caught.value)
+
+
+def test_a_login_that_is_refused_is_told_from_a_server_that_is_not_there(postgres: Any) -> None:
+    url = urlsplit(postgres.create_database())
+    where = f"{url.hostname}:{url.port}"
+    wrong = {
+        "refused the login": f"postgresql://no_such_user:secret@{where}{url.path}",
+        "no such database": f"postgresql://{url.username}:{url.password or ''}@{where}/no_such_database",
+    }
+    for said, address in wrong.items():
+        with open_store(address) as store, pytest.raises(StoreRefused, match=said) as caught:
+            store.frontier()
+        assert "secret" not in str(caught.value)
 
 
 def test_reading_leaves_an_sqlite_file_as_it_is(sqlite_driver: Driver, sqlite_url: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from taskharbor.cli.pipeline_options import add_lake, need_spark
 _DESCRIPTION: Final = """\
 Show how far the lake is behind the store (rows that are not in it, and how long the first of them has waited), what
 the last run did, whether its checks passed, and the size and version of each table. Starts no Spark.
+When the store cannot be read, the rest is shown all the same, and the exit code is 1; as JSON, lag_problem says why.
 
 examples:
   taskharbor --url sqlite:///jobs.db pipeline status --lake ./lake
@@ -32,9 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.pipeline.status import status
 
     found = status(store_address(arguments), arguments.lake)
+    code = 0 if found["lag_problem"] is None else 1
     if arguments.json:
         print_json(found)
-        return 0
+        return code
     tables = [
         (each["name"], f"{each['rows']:,}", f"{each['files']:,}", _size(each["bytes"]), each["version"])
         for each in found["tables"]
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         Table(("table", "rows", "files", "size", "version"), tables),
         Table(("check", "of", "expected", "found"), checks, empty="no checks yet"),
     )
-    return 0
+    return code
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,10 +10,19 @@ import atexit
 import gc
 import logging
 import os
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from taskharbor.core.errors import MissingExtra, StoreError, StoreUnavailable, TaskHarborError
+from taskharbor.core.errors import (
+    HOW_TO_MIGRATE,
+    MissingExtra,
+    SchemaMissing,
+    StoreError,
+    TaskHarborError,
+)
 
 KEPT_S: Final = 30.0
 """A connection that rested longer is closed, not used: who knows what became of the server meanwhile."""
@@ -21,6 +30,7 @@ _LOST: Final = (
     *("could not connect", "connection to server", "server closed the connection", "terminating connection"),
     *("no connection to the server", "server terminated", "the database system is "),
 )
+_MISSING: Final = re.compile(r'relation "[^"]*" does not exist')
 
 log = logging.getLogger("taskharbor.pipeline")
 
@@ -70,16 +80,29 @@ def give_back(url: str, connection: Any, *, keep: bool) -> None:
         _close(connection)
 
 
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Raise errors of our tree in place of ADBC's."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith("adbc_driver_manager"):
+            raise translated(error) from error
+        raise
+
+
 def translated(error: Exception) -> TaskHarborError:
     """What ADBC raised, as an error of our tree. libpq never puts the password into its messages."""
-    from taskharbor.drivers.postgres.errors import _known
+    from taskharbor.drivers.postgres.errors import _known, not_connected
 
     known = _known(getattr(error, "sqlstate", None), error)
     if known is not None:
         return known
     text = " ".join(str(error).split())
+    if missing := _MISSING.search(text):  # of a table to write into, ADBC asks first, and gives no code of the server's
+        return SchemaMissing(f"the tables are not there: {HOW_TO_MIGRATE} ({missing[0]})")
     if any(sign in text for sign in _LOST):
-        return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
+        return not_connected(text)
     return StoreError(f"PostgreSQL: {text}")
 
 

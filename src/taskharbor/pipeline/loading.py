@@ -6,7 +6,6 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from taskharbor.pipeline.loading_tasks import check_arguments, decimals, rules_o
 from taskharbor.pipeline.sessions import activate
 from taskharbor.pipeline.sink import LoadReport
 from taskharbor.pipeline.sink_options import AS_KEYWORDS, Plan, Words, key_columns, no_type, plan, tasks_text
+from taskharbor.pipeline.staging import LEFT_BEHIND, open_staging, ready
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,7 @@ def load(
             _check_names(known, mapping, columns, options, words)
     if harbor is not None and check and options.get("type") is not None:
         task_of(harbor, str(options["type"]), words)
-    now = _check_store(url, create=False)  # like all of the above before Spark, which takes its time to start
+    now = ready(url, create=False)  # like all of the above before Spark, which takes its time to start
     frame = source
     if isinstance(frame, str):
         spark = spark or _session(master, say)
@@ -100,10 +100,10 @@ def load(
     activate(frame.sparkSession)
     total = sources.row_count(name, kind) if isinstance(source, str) and progress else None
     if not dry_run:
-        _check_store(url, create=True)
+        ready(url)
     with tempfile.TemporaryDirectory(prefix="taskharbor-") as place:
-        settings["report"] = str(Path(place) / "report.json")
-        rehearsed = replace(checked, report=settings["report"])
+        settings |= {"report": str(Path(place) / "report.json"), "progress": place}
+        rehearsed = replace(checked, progress=place)
         with watched(frame.sparkSession, place, total, progress):
             if dry_run:
                 return _in_words(lambda: rehearse(frame, rehearsed), name, kind, reading)
@@ -244,7 +244,7 @@ def rehearse(frame: DataFrame, plan: Plan) -> LoadReport:
         for batch in batches:
             checked = check_batch(batch, plan, identity, EPOCH)
             rows += batch.num_rows
-            note(plan.report, part, rows)
+            note(plan.progress, part, rows)
             counts = [pa.array([checked.rows], pa.int64()), pa.array([len(checked.rejects)], pa.int64())]
             yield pa.record_batch(counts, names=["good", "bad"])
 
@@ -258,28 +258,8 @@ def sweep(url: str, older_than: datetime | None = None) -> int:
     """Remove what failed loads left staged, by default what is older than a day; how much that was."""
     from pyspark.sql.types import StructType
 
-    from taskharbor.pipeline.staging import LEFT_BEHIND, open_staging
-
     before = older_than or utc_now() - LEFT_BEHIND
     return open_staging(plan({"url": url, "type": "-"}, StructType([]), None)).sweep(before)
-
-
-def _check_store(url: str, *, create: bool) -> datetime:
-    """Say what is wrong with the store, if anything is, else what time it is there. With `create` an embedded one that
-    is not there yet is made."""
-    from taskharbor.core.errors import SchemaMissing
-    from taskharbor.drivers.opening import open_driver, parse_url
-
-    with closing(open_driver(url)) as driver:
-        try:
-            driver.queues()
-        except SchemaMissing:
-            if parse_url(url).scheme not in ("sqlite", "json"):
-                raise
-            if not create:
-                return utc_now()
-            driver.migrate()
-        return driver.now()
 
 
 def _session(master: str, say: Callable[[str], None] | None) -> SparkSession:

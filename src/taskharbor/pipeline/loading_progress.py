@@ -1,5 +1,5 @@
-"""How far a load has come. Spark knows the parts that have ended; the rows, executors note in files beside the report,
-which the driver sees where both are on one machine."""
+"""How far a load has come. Spark knows the parts that have ended; the rows, executors note in files of a directory that
+`load` makes and removes, which the driver sees where both are on one machine."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class LoadProgress(NamedTuple):
 Tell = Callable[[LoadProgress], None]
 
 
-def note(report: str | None, attempt: str, rows: int) -> None:
+def note(place: str | None, attempt: str, rows: int) -> None:
     """On an executor: so many rows has this attempt of a task done."""
-    if report:
+    if place:
         with suppress(OSError):  # on another machine there is no such place
-            Path(report).with_name(f"{attempt}.rows").write_text(str(rows))
+            (Path(place) / f"{attempt}.rows").write_text(str(rows))
 
 
 def noted(place: Path) -> int:

@@ -21,7 +21,7 @@ from taskharbor.pipeline.loading_progress import note
 from taskharbor.pipeline.rejects import keeper, most_frequent
 from taskharbor.pipeline.sink_options import Plan, plan
 from taskharbor.pipeline.sink_rows import check_batch
-from taskharbor.pipeline.staging import open_staging
+from taskharbor.pipeline.staging import open_staging, ready
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,12 +67,16 @@ class LoadReport:
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchSink:
     _refuse_overwrite(overwrite)
-    return BatchSink(plan(options, schema, new_id()))
+    checked = plan(options, schema, new_id())
+    ready(checked.url)  # beside the driver, before there is a task
+    return BatchSink(checked)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamSink:
     _refuse_overwrite(overwrite)
-    return StreamSink(plan(options, schema, None))
+    checked = plan(options, schema, None)
+    ready(checked.url)
+    return StreamSink(checked)
 
 
 def _refuse_overwrite(overwrite: bool) -> None:
@@ -147,7 +151,7 @@ def stage(plan: Plan, batches: Iterator[pa.RecordBatch], run_id: str, identity: 
             attempt.add(checked)
             accepted += checked.rows
             rejected += len(checked.rejects)
-            note(plan.report, f"{attempt.number:x}", accepted + rejected)
+            note(plan.progress, f"{attempt.number:x}", accepted + rejected)
         number = attempt.number
     return Staged(run_id, number, accepted, rejected, tuple(reasons))
 

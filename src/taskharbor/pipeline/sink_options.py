@@ -34,9 +34,10 @@ _OTHERS: Final = (
     "path",
     "source",
     "nulls",
-    "tasks",
     "checkpointlocation",
 )
+_INNER: Final = ("tasks", "progress")
+"""Only `load` gives these."""
 _NUMBERS: Final = ("priority", "max_attempts")
 _ALIASES: Final = {"tenant": "tenant_id", "idempotency_key": "key", "max_retries": "max_attempts"}
 _COLUMN_TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -112,6 +113,8 @@ class Plan:
     rejects: str | None
     lake: str | None
     report: str | None
+    progress: str | None
+    """Where executors note how many rows they have done: a directory of `load`, which removes it."""
     staging: str | None
     source: str
     limits: Limits
@@ -140,7 +143,7 @@ def plan(options: Mapping[str, str], schema: StructType, run_id: str | None, wor
     parsed = parse_url(given["url"])
     if parsed.scheme == "memory":
         raise InvalidURL("memory:// lives in one process, and Spark's executors are others: use sqlite:///jobs.db")
-    unknown = sorted(set(given) - {*FIELDS, *_PAYLOADS, *_OTHERS})
+    unknown = sorted(set(given) - {*FIELDS, *_PAYLOADS, *_OTHERS, *_INNER})
     if unknown:
         raise InvalidInput(f"unknown option {unknown[0]!r}: a write takes {', '.join(sorted((*FIELDS, *_OTHERS)))}")
     names = [field.name for field in schema.fields]
@@ -177,6 +180,7 @@ def plan(options: Mapping[str, str], schema: StructType, run_id: str | None, wor
         rejects=given.get("rejects") or None,
         lake=given.get("lake") or None,
         report=given.get("report") or None,
+        progress=given.get("progress") or None,
         staging=given.get("staging") or None,
         source=given.get("source", ""),
         limits=parsed.limits,

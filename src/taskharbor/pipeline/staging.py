@@ -13,12 +13,13 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
-from taskharbor.core.errors import TaskHarborError
+from taskharbor.core.clock import utc_now
+from taskharbor.core.errors import SchemaMissing, TaskHarborError
 from taskharbor.pipeline.sink_options import Plan
 from taskharbor.pipeline.sink_rows import Checked
 
@@ -72,6 +73,23 @@ class Staging(ABC):
     @abstractmethod
     def sweep(self, before: datetime) -> int:
         """Forget what was staged before; how many rows, or files, that were."""
+
+
+def ready(url: str, *, create: bool = True) -> datetime:
+    """Say what is wrong with the store, if anything is, else what time it is there. With `create` an embedded one that
+    is not there yet is made."""
+    from taskharbor.drivers.opening import open_driver, parse_url
+
+    with closing(open_driver(url)) as driver:
+        try:
+            driver.queues()
+        except SchemaMissing:
+            if parse_url(url).scheme not in ("sqlite", "json"):
+                raise
+            if not create:
+                return utc_now()
+            driver.migrate()
+        return driver.now()
 
 
 def open_staging(plan: Plan) -> Staging:

@@ -56,15 +56,16 @@ class PostgresStaging(Staging):
     def attempt(self, run_id: str) -> Iterator[_Attempt]:
         from taskharbor.pipeline import adbc
 
-        connection = adbc.connected(self._address)
-        committed = False
-        try:
-            with connection.cursor() as cursor:
-                yield _Attempt(cursor, f"{self._prefix}staged", run_number(run_id))
-                connection.commit()
-            committed = True
-        finally:
-            adbc.give_back(self._address, connection, keep=committed)
+        with adbc.in_our_words():
+            connection = adbc.connected(self._address)
+            committed = False
+            try:
+                with connection.cursor() as cursor:
+                    yield _Attempt(cursor, f"{self._prefix}staged", run_number(run_id))
+                    connection.commit()
+                committed = True
+            finally:
+                adbc.give_back(self._address, connection, keep=committed)
 
     # --- On the driver -------------------------------------------------------------------------------------
 

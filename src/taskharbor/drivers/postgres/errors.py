@@ -83,10 +83,14 @@ def translate(error: psycopg.Error) -> TaskHarborError:
     if known := _known(error.sqlstate, error):
         return known
     if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
-        if text.endswith("does not exist") and "database" in text:
-            # While connecting, psycopg has the text of the server but not its code.
-            return StoreRefused(f"there is no such database: create it, or correct the URL ({text})")
-        if any(word in text for word in ("password", "authentication", "pg_hba.conf", "role ")):
-            return StoreRefused(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
-        return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
+        return not_connected(text)
     return StoreError(f"PostgreSQL: {text}")
+
+
+def not_connected(text: str) -> StoreUnavailable:
+    """Why there is no connection. While connecting, clients have the text of the server but not its code."""
+    if text.endswith("does not exist") and "database" in text:
+        return StoreRefused(f"there is no such database: create it, or correct the URL ({text})")
+    if any(word in text for word in ("password", "authentication", "pg_hba.conf", "role ")):
+        return StoreRefused(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
+    return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")
