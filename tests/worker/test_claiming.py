@@ -53,6 +53,27 @@ def test_jobs_fetched_ahead_go_back_when_handlers_become_slow(harbor: Harbor, st
     go_on.set()
 
 
+def test_a_job_that_came_in_before_anybody_listened_is_not_waited_for(url: str) -> None:
+    harbor, wrapped = wrapped_harbor(url)
+    ran, looks = threading.Event(), counted(wrapped, "settle_and_reserve")
+    real = wrapped.driver.listen
+
+    @harbor.task
+    def work() -> None:
+        ran.set()
+
+    def late(queues: Any) -> Any:
+        until(lambda: looks)
+        work.enqueue()
+        return real(queues)
+
+    wrapped.instead["listen"] = late
+    worker = harbor.worker(fleet=False, poll_interval_s=600)
+    worker.start()
+    assert ran.wait(3)  # and not when it is time to look again
+    worker.stop()
+
+
 def test_jobs_that_come_in_while_the_worker_stops_go_back(url: str) -> None:
     harbor, wrapped = wrapped_harbor(url)
     asked, answer = threading.Event(), threading.Event()

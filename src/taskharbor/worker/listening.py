@@ -52,6 +52,10 @@ class Listening:
             if len(self._claimers) == 1:
                 # The one claimer listens for itself, as long as it has nothing better to do.
                 self._claimers[0].attend(listener)
+            # It tells nothing of what came in before it was there, and after the last look.
+            for claimer in self._claimers:
+                claimer.hint()
+            if len(self._claimers) == 1:
                 self._stop.wait()
                 return
             while not self._stop.is_set():
