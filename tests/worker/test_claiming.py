@@ -55,22 +55,35 @@ def test_jobs_fetched_ahead_go_back_when_handlers_become_slow(harbor: Harbor, st
 
 def test_a_job_that_came_in_before_anybody_listened_is_not_waited_for(url: str) -> None:
     harbor, wrapped = wrapped_harbor(url)
-    ran, looks = threading.Event(), counted(wrapped, "settle_and_reserve")
-    real = wrapped.driver.listen
+    ran, looked, door = threading.Event(), threading.Event(), threading.Event()
+    claim, listen = wrapped.driver.settle_and_reserve, wrapped.driver.listen
+
+    @harbor.task
+    def long() -> None:
+        pause(door)
 
     @harbor.task
     def work() -> None:
         ran.set()
 
-    def late(queues: Any) -> Any:
-        until(lambda: looks)
-        work.enqueue()
-        return real(queues)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        found = claim(*args, **kwargs)
+        if found[1]:
+            looked.set()
+        return found
 
-    wrapped.instead["listen"] = late
+    def late(queues: Any) -> Any:
+        assert looked.wait(10)
+        until(lambda: worker._lanes[0].held() == 1)
+        work.enqueue()
+        return listen(queues)
+
+    wrapped.instead.update(settle_and_reserve=told, listen=late)
+    long.enqueue()
     worker = harbor.worker(fleet=False, poll_interval_s=600)
     worker.start()
     assert ran.wait(3)  # and not when it is time to look again
+    door.set()
     worker.stop()
 
 
