@@ -212,7 +212,9 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
             )
             for item in extensions
         ]
-        extended = self._extend(items, moment) if items else []
+        if not items:
+            return []
+        extended = self._extend(items, moment)
         self._keep_notes_true([item.id for item in items])
         return extended
 

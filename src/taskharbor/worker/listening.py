@@ -49,20 +49,21 @@ class Listening:
     def _listen(self) -> None:
         self._listener = listener = self._crew.driver.listen(self._queues)
         try:
+            # It tells nothing of what came in before it was there, and after the last look.
+            self._hint_all()
             if len(self._claimers) == 1:
                 # The one claimer listens for itself, as long as it has nothing better to do.
                 self._claimers[0].attend(listener)
-            # It tells nothing of what came in before it was there, and after the last look.
-            for claimer in self._claimers:
-                claimer.hint()
-            if len(self._claimers) == 1:
                 self._stop.wait()
                 return
             while not self._stop.is_set():
                 if listener.wait(TRY_AGAIN_S):
-                    for claimer in self._claimers:
-                        claimer.hint()
+                    self._hint_all()
         finally:
             if len(self._claimers) == 1:
                 self._claimers[0].attend(None)
             listener.close()
+
+    def _hint_all(self) -> None:
+        for claimer in self._claimers:
+            claimer.hint()
