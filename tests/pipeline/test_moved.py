@@ -29,10 +29,10 @@ def test_a_lake_does_not_take_in_the_same_history_from_two_stores(tmp_path: Path
     identity = old.driver.carrier().identity
     lake.write_json(bronze._plan_name(identity, 1), {"store_id": identity})
     with pytest.raises(LakeError, match="lake of its own"):
-        runs._refuse_moved(lake, urls[1], new.driver.carrier().identity)
-    runs._refuse_moved(lake, urls[2], another.driver.carrier().identity)
+        runs._beside(lake, urls[1], new.driver.carrier().identity)
+    assert runs._beside(lake, urls[2], another.driver.carrier().identity) == [identity]
     fresh = Lake(tmp_path / "fresh")
     fresh.create()
-    runs._refuse_moved(fresh, urls[1], new.driver.carrier().identity)
+    assert runs._beside(fresh, urls[1], new.driver.carrier().identity) == []
     for driver in drivers:
         driver.close()

@@ -173,12 +173,14 @@ def test_jobs_of_the_same_id_in_two_stores_are_two_jobs(
     lake, url = tmp_path / "lake", postgres.create_database()
     with open_driver(url) as other:
         other.migrate()
+        reports = []
         for driver, place in ((sqlite_driver, sqlite_url), (other, url)):
             lead(driver, "x", NOON, "ack")
-            run(place, lake, spark=spark)
+            reports.append(run(place, lake, spark=spark))
         let_go(other)
         lead(other, "x", NOON + DAY, "fail")
-        run(url, lake, spark=spark)
+        reports.append(run(url, lake, spark=spark))
+    assert [report.beside for report in reports] == [[], [reports[0].store_id], []]
     assert sorted(row["status"] for row in rows_of(lake, "silver/jobs")) == ["dlq", "done"]
     assert_sound(spark, lake)
 

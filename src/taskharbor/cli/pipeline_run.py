@@ -108,7 +108,14 @@ def _say(stage: str) -> None:
 
 
 def _line(report: RunReport) -> str:
-    return f"batch {report.last_batch}: {report.rows:,} rows in {report.seconds:.1f} s"
+    joined = f"{_joined(report)}\n" if report.beside else ""
+    return f"{joined}batch {report.last_batch}: {report.rows:,} rows in {report.seconds:.1f} s"
+
+
+def _joined(report: RunReport) -> str:
+    """Worth a look: with the wrong --url, the history of another store would come into the lake."""
+    others = f"{len(report.beside)} other store{'s' if len(report.beside) > 1 else ''}"
+    return f"this store is new to the lake, which has the history of {others}: both are in its tables, by store_id"
 
 
 def _show(report: RunReport, *, as_json: bool) -> None:
@@ -132,4 +139,6 @@ def _show(report: RunReport, *, as_json: bool) -> None:
         ("seconds", f"{report.seconds:.1f}"),
     )
     checks = [("ok" if check.passed else "problem", check.name) for check in report.checks]
+    if report.beside:
+        show(_joined(report))
     show(f"the lake {report.lake} is up to date", Table(("brought in", ""), counts), Table(("check", "of"), checks))

@@ -55,6 +55,8 @@ class RunReport:
     rejected: int = 0
     recovered: bool = False
     """Whether it first brought a batch through that an earlier run had left half-way."""
+    beside: list[str] = field(default_factory=list)
+    """The other stores whose history the lake had, when this run was the first of its store there."""
     last_batch: int = 0
     stages: dict[str, float] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -139,7 +141,7 @@ def _runner(
         store_id = store.store_id  # a store that cannot be reached is heard of before Spark starts
         with LakeLock(lake) as lock:
             lake.create()
-            _refuse_moved(lake, url, store_id)
+            beside = _beside(lake, url, store_id)
             objectives = _objectives(lake, slo)
             if spark is None:
                 from taskharbor.pipeline import session
@@ -148,16 +150,19 @@ def _runner(
                 spark = session()
             own = own_session(spark)
             try:
-                yield _Runner(url, lake, store, store_id, own, lock, max_rows or MOST_ROWS, objectives, say, reject_bad)
+                yield _Runner(
+                    url, lake, store, store_id, own, lock, max_rows or MOST_ROWS, objectives, say, reject_bad, beside
+                )
             finally:
                 _make_active(spark)
 
 
-def _refuse_moved(lake: Lake, url: str, store_id: str) -> None:
-    """A store that was filled by a move has the history of the one before it, which this lake may have already."""
+def _beside(lake: Lake, url: str, store_id: str) -> list[str]:
+    """The other stores of the lake, if this one is new there. Raises if the lake has the history of this one already:
+    a store that was filled by a move has that of the one before it."""
     others = bronze.stores_of(lake) if bronze.last_batch(lake, store_id) is None else []
     if not others:
-        return
+        return []
     driver = open_driver(url)
     try:
         note = driver.carrier().note(ORIGIN) if isinstance(driver, BaseDriver) else None
@@ -169,6 +174,7 @@ def _refuse_moved(lake: Lake, url: str, store_id: str) -> None:
             f"{redacted(url)} was moved from a store whose history the lake {lake.root} has: it would be there twice. "
             "Give the new store a lake of its own: all of the history is in it, from the beginning"
         )
+    return others
 
 
 def _objectives(lake: Lake, slo: str | Path | None) -> tuple[Objective, ...]:
@@ -196,6 +202,7 @@ class _Runner:
     objectives: tuple[Objective, ...]
     progress: Progress
     reject_bad: bool
+    beside: list[str]
     checked: bool = False
 
     def once(self) -> RunReport:
@@ -204,6 +211,7 @@ class _Runner:
         report = RunReport(uuid.uuid4().hex, self.store_id, str(self.lake.root), datetime.now(UTC).isoformat())
         last = bronze.last_batch(self.lake, self.store_id)
         report.last_batch = last.number if last else 0
+        report.beside = [] if last else self.beside
         try:
             last = self._recover(last, report)
             frontier = None
