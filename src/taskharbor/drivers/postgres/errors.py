@@ -42,12 +42,6 @@ def translated() -> Iterator[None]:
     """Raise our errors in place of psycopg's."""
     try:
         yield
-    except PoolClosed as error:
-        raise DriverClosed("this driver was closed: open another one with open_driver(url)") from error
-    except PoolTimeout as error:
-        raise StoreUnavailable(
-            "PostgreSQL gave no connection in time: is it running, and are others hogging it?"
-        ) from error
     except psycopg.Error as error:
         raise translate(error) from error
 
@@ -79,6 +73,10 @@ def _first_line(error: BaseException) -> str:
 
 
 def translate(error: psycopg.Error) -> TaskHarborError:
+    if isinstance(error, PoolClosed):
+        return DriverClosed("this driver was closed: open another one with open_driver(url)")
+    if isinstance(error, PoolTimeout):
+        return StoreUnavailable("PostgreSQL gave no connection in time: is it running, and are others hogging it?")
     text = _first_line(error)
     if known := _known(error.sqlstate, error):
         return known

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -17,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError
 from taskharbor.drivers.fence import FenceShut
-from taskharbor.drivers.postgres.errors import RETRYABLE, translated
+from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
 from taskharbor.drivers.sqlfiles import Statements, numbered
 
@@ -43,6 +44,18 @@ class _Numbered(dict[str, tuple[bytes, tuple[str, ...]]]):
         return made
 
 
+class Wired(Connection[Row]):
+    """A connection of the pool, with a cursor at hand: to make one is a good part of what a small statement costs. It
+    is for statements that return no rows, because it keeps its last result."""
+
+    @cached_property
+    def spare(self) -> RawCursor[Row]:
+        return RawCursor(self)
+
+
+Pool = ConnectionPool[Wired]
+
+
 class Session:
     """A pool of connections that know the driver's statements.
 
@@ -58,9 +71,9 @@ class Session:
         self._max_size = max_size
         self._sql = _Numbered(statements)
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection[Row]] | None = None
+        self._pool: Pool | None = None
         self._pool_pid = 0
-        self._parked: Connection[Row] | None = None
+        self._parked: Wired | None = None
         self._waiting = 0
         self._closed = False
 
@@ -72,7 +85,9 @@ class Session:
 
     def count(self, name: str, params: Mapping[str, Any]) -> int:
         """`run` for a statement that returns no rows: how many it has changed."""
-        return self.transact(lambda connection: self._start(connection, name, params).rowcount)
+        sql, names = self._sql[name]
+        values = [params[name] for name in names]
+        return self.transact(lambda connection: connection.spare.execute(sql, values).rowcount)
 
     def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
         """Several statements in one transaction and one round trip; the rows of each."""
@@ -96,30 +111,29 @@ class Session:
             cursors = [self._start(connection, name, params) for name, params in calls]
         return [_rows(cursor) for cursor in cursors]
 
-    def transact(self, work: Callable[[Connection[Row]], T]) -> T:
+    def transact(self, work: Callable[[Wired], T]) -> T:
         """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
-        with translated():
-            for attempt in range(1, TRIES + 1):
+        tries = TRIES
+        while True:
+            pool = connection = None
+            try:
                 pool = self._connections()
-                connection = None
+                connection = self._take(pool)
                 try:
-                    connection = self._take(pool)
-                    try:
-                        return work(connection)
-                    except BaseException:
-                        _end(connection)
-                        raise
-                    finally:
-                        self._give_back(pool, connection)
-                except RETRYABLE:
-                    if attempt == TRIES:
-                        raise
-                except (PoolTimeout, psycopg.OperationalError) as error:
-                    # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
-                    if isinstance(error, PoolTimeout) or (connection is not None and connection.broken):
-                        self._drop(pool)
+                    return work(connection)
+                except BaseException:
+                    _end(connection)
                     raise
-        raise AssertionError("not reached")
+                finally:
+                    self._give_back(pool, connection)
+            except psycopg.Error as error:
+                # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
+                lost = connection is not None and isinstance(error, psycopg.OperationalError) and connection.broken
+                if pool is not None and (lost or isinstance(error, PoolTimeout)):
+                    self._drop(pool)
+                tries -= 1
+                if not tries or not isinstance(error, RETRYABLE):
+                    raise translate(error) from error
 
     def in_transaction(self, work: Callable[[Connection[Row]], T]) -> T:
         """`transact` for work that needs several round trips in one transaction."""
@@ -202,7 +216,7 @@ class Session:
                 pool.putconn(parked)
             pool.close()
 
-    def _drop(self, pool: ConnectionPool[Connection[Row]]) -> None:
+    def _drop(self, pool: Pool) -> None:
         with self._lock:
             if self._pool is pool:
                 self._pool = None
@@ -213,7 +227,7 @@ class Session:
             parked.close()
         pool.close(timeout=0)
 
-    def _take(self, pool: ConnectionPool[Connection[Row]]) -> Connection[Row]:
+    def _take(self, pool: Pool) -> Wired:
         """A connection of the pool. One that is free is kept at hand, because for a caller that makes one call after
         the other the pool's book-keeping is a good part of what a call costs."""
         with self._lock:
@@ -228,7 +242,7 @@ class Session:
             with self._lock:
                 self._waiting -= 1
 
-    def _give_back(self, pool: ConnectionPool[Connection[Row]], connection: Connection[Row]) -> None:
+    def _give_back(self, pool: Pool, connection: Wired) -> None:
         idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
         with self._lock:
             # While anybody waits for the pool, everything goes back to it.
@@ -237,7 +251,7 @@ class Session:
                 return
         pool.putconn(connection)
 
-    def _connections(self) -> ConnectionPool[Connection[Row]]:
+    def _connections(self) -> Pool:
         pool = self._pool
         if pool is not None and self._pool_pid == os.getpid():
             return pool
@@ -250,14 +264,15 @@ class Session:
                 self._pool_pid = os.getpid()
             return self._pool
 
-    def _open_pool(self) -> ConnectionPool[Connection[Row]]:
+    def _open_pool(self) -> Pool:
         # A pool connects in the background and would report a wrong password as a time-out: ask once ourselves.
         with psycopg.connect(self._url) as probe:
             if probe.info.server_version < OLDEST_SERVER:
                 raise StoreError(f"PostgreSQL {probe.info.server_version // 10_000} is too old: 14 or newer is needed")
             self._check(probe)
-        pool: ConnectionPool[Connection[Row]] = ConnectionPool(
+        pool = ConnectionPool(
             self._url,
+            connection_class=Wired,
             min_size=0,
             max_size=self._max_size,
             configure=_configure,
