@@ -9,6 +9,7 @@ Expressions are written as SQL: each is one call to Java then, where columns mad
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,8 @@ from taskharbor.pipeline.fingerprint import error_class, fingerprint
 from taskharbor.pipeline.lake_schemas import ATTEMPTS, JOBS, REJECTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import SparkContext
+    from pyspark.sql import Column, DataFrame
 
 OUTCOMES: Final = ("succeeded", "retried", "dead", "released", "snoozed", "cancelled", "lapsed", "expired")
 BURNED: Final = ("retried", "dead", "lapsed")
@@ -91,8 +93,6 @@ def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
     That comes from the worker, whose clock may be off: it lies between the claim and the end, which the store timed.
     `alone` is a fact that is the only one that its job ever had, and says that the job is over.
     """
-    from pyspark.sql import functions as F
-
     attempt = "attempt_no IS NOT NULL"
     same = [
         "seq_no", "job_id", "type", "queue", "tenant_id", "priority", "attempt_no", "delivery", "outcome", "status",
@@ -110,7 +110,7 @@ def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
         f"coalesce(final AND status IN {listed(FINAL)} AND delivery = if({attempt}, 1, 0), false) AS alone",
         f"{fault(reject_bad)} AS reason",
     )
-    kind = error_class(F.col("error"), F.col("outcome")).alias("error_class")
+    kind, print_of = _errors_told_apart(bronze.sparkSession.sparkContext)
     timed = known.select("*", kind).selectExpr(
         "*",
         f"CASE WHEN {attempt} THEN {_seconds('started_at', _WAITS_FROM)} END AS waited_s",
@@ -120,7 +120,7 @@ def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
         "outcome = 'succeeded' AS success",
         "to_date(finished_at) AS day",
     )
-    printed = timed.select("*", fingerprint(F.col("error"), F.col("error_class")).alias("fingerprint"))
+    printed = timed.select("*", print_of)
     return printed.selectExpr(
         *(name for name in ATTEMPTS.fieldNames() if name not in ("store_id", "batch")),
         "cost_s",
@@ -131,6 +131,15 @@ def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
         "alone",
         "reason",
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _errors_told_apart(spark: SparkContext) -> tuple[Column, Column]:
+    """The class and the fingerprint of an error. Made once for each Spark: they take hundreds of calls."""
+    from pyspark.sql import functions as F
+
+    kind = error_class(F.col("error"), F.col("outcome")).alias("error_class")
+    return kind, fingerprint(F.col("error"), F.col("error_class")).alias("fingerprint")
 
 
 # --- Jobs --------------------------------------------------------------------------------------------------------
