@@ -1,4 +1,5 @@
-"""Plain SQL on PostgreSQL through psycopg, prepared; bulk is COPY."""
+"""Plain SQL on PostgreSQL through psycopg, prepared; bulk is COPY. The table with the same facts has the checks of ours
+that the design asks for; the minimal one has none."""
 
 from __future__ import annotations
 
@@ -25,8 +26,12 @@ CREATE TABLE raw_jobs (
   id TEXT COLLATE "C" PRIMARY KEY, queue TEXT NOT NULL, type TEXT NOT NULL, tenant_id TEXT NOT NULL DEFAULT 'default',
   payload BYTEA NOT NULL, priority INT NOT NULL DEFAULT 0, due_at TIMESTAMPTZ NOT NULL DEFAULT now(),
   created_at TIMESTAMPTZ NOT NULL DEFAULT now(), max_attempts INT NOT NULL DEFAULT 5, attempts INT NOT NULL DEFAULT 0,
-  deliveries INT NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT 'ready', lease_token TEXT NULL,
-  lease_owner TEXT NULL, lease_expires_at TIMESTAMPTZ NULL, claimed_at TIMESTAMPTZ NULL);
+  deliveries INT NOT NULL DEFAULT 0,
+  status TEXT NOT NULL DEFAULT 'ready' CHECK (status IN ('ready', 'inflight', 'dlq', 'done', 'expired', 'cancelled')),
+  lease_token TEXT NULL, lease_owner TEXT NULL, lease_expires_at TIMESTAMPTZ NULL, claimed_at TIMESTAMPTZ NULL,
+  CHECK (least(attempts, max_attempts, deliveries) >= 0),
+  CHECK ((lease_token IS NULL) = (lease_expires_at IS NULL)),
+  CHECK (status <> 'inflight' OR (lease_token IS NOT NULL AND lease_expires_at IS NOT NULL)));
 CREATE INDEX raw_claim ON raw_jobs (queue, priority DESC, due_at, id) WHERE status = 'ready';
 CREATE INDEX raw_lease ON raw_jobs (queue, lease_expires_at) WHERE status = 'inflight';
 CREATE TABLE raw_history (
