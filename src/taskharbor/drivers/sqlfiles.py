@@ -59,13 +59,14 @@ def with_lines(name: str, lines: Iterable[str]) -> str:
     return "+".join([name, *sorted(lines)])
 
 
-def migrations(package: str, prefix: str) -> list[Migration]:
+@lru_cache(maxsize=64)
+def migrations(package: str, prefix: str) -> tuple[Migration, ...]:
     """The migrations of one dialect in order: files named `001_what_it_does.sql`."""
     found = []
     for name, text in _read(package, "migrations"):
         number, _, title = name.partition("_")
         found.append(Migration(int(number), title, _prefixed(text, prefix)))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 class Numbered(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
+from functools import lru_cache
 from typing import Final
 
 from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreRefused
@@ -99,14 +99,17 @@ def _record(migration: Migration, prefix: str) -> str:
     )
 
 
-def _statements(script: str) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def _statements(script: str) -> tuple[str, ...]:
     """The script cut into statements. `executescript` would commit, and a migration must be all or nothing."""
+    found: list[str] = []
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
-            yield statement
+            found.append(statement)
             statement = ""
+    return tuple(found)
 
 
 def _use_wal(connection: sqlite3.Connection, patience_s: float) -> None:
