@@ -63,15 +63,15 @@ def eventually(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
     return True
 
 
-def answer(url: str) -> int:
+def answer(url: str, question: str = "41 + 1") -> Any:
     """One round trip to a PostgreSQL or MySQL."""
     if url.startswith("postgresql"):
         import psycopg
 
         with psycopg.connect(url) as connection:
-            row = connection.execute("SELECT 41 + 1").fetchone()
+            row = connection.execute(f"SELECT {question}".encode()).fetchone()
             assert row is not None
-            return int(row[0])
+            return row[0]
     from urllib.parse import urlsplit
 
     import pymysql
@@ -86,8 +86,8 @@ def answer(url: str) -> int:
     )
     try:
         with client.cursor() as cursor:
-            cursor.execute("SELECT 41 + 1")
-            return int(cursor.fetchone()[0])
+            cursor.execute(f"SELECT {question}")
+            return cursor.fetchone()[0]
     finally:
         client.close()
 
@@ -187,6 +187,13 @@ def test_durability_is_the_default_and_fast_gives_it_up() -> None:
     assert isinstance(fast, PostgresServer)
     assert "fsync" not in durable.settings
     assert fast.settings["fsync"] == "off"
+
+
+def test_a_mysql_keeps_its_temporary_tables_where_no_other_server_removes_them(mysql: Any) -> None:
+    """As each does that starts, with all that it finds: in a place that they share, those of servers that run."""
+    if not isinstance(mysql, MysqlServer):
+        pytest.skip("the server is somebody else's")
+    assert Path(answer(mysql.url, "@@tmpdir")) == mysql.directory
 
 
 def test_a_server_named_by_the_environment_is_used_and_never_stopped(

@@ -65,13 +65,18 @@ class MysqlServer(LocalServer, Databases):
     def url(self) -> str:
         return f"mysql://{self.user}:{self.password}@{HOST}:{self.port}/{_FIRST_DATABASE}"
 
+    @property
+    def _own_tmpdir(self) -> str:
+        """A server that starts removes the temporary tables that it finds: in /tmp, those of others that run."""
+        return f"--tmpdir={self.directory}"
+
     def _prepare(self) -> None:
-        data = f"--datadir={self.directory / 'data'}"
+        places = [f"--datadir={self.directory / 'data'}", self._own_tmpdir]
         if self._installer is not None:
             login = "--auth-root-authentication-method=socket"
-            self._run([str(self._installer), "--no-defaults", data, login, "--skip-test-db"])
+            self._run([str(self._installer), "--no-defaults", *places, login, "--skip-test-db"])
         else:
-            self._run([str(self._daemon), "--no-defaults", "--initialize-insecure", data])
+            self._run([str(self._daemon), "--no-defaults", "--initialize-insecure", *places])
         account = f"'{self.user}'@'%'"
         statements = [
             f"CREATE DATABASE IF NOT EXISTS {_FIRST_DATABASE}",
@@ -88,6 +93,7 @@ class MysqlServer(LocalServer, Databases):
             str(self._daemon),
             "--no-defaults",
             f"--datadir={self.directory / 'data'}",
+            self._own_tmpdir,
             f"--socket={self.directory / 'server.sock'}",
             f"--pid-file={self.directory / 'server.pid'}",
             f"--init-file={self.directory / 'first.sql'}",
