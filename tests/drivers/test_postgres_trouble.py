@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
 
 from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreUnavailable
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.postgres import session as sessions
 from taskharbor.testing.helpers import add, add_all, new_job, take
 from taskharbor.testing.servers import PostgresServer, postgres_server
 from taskharbor.testing.times import NOON, SECOND
@@ -67,6 +71,42 @@ def test_a_plan_is_never_compiled_however_large_the_tables_are(url: str) -> None
             lambda mine: mine.execute("SELECT current_setting('jit'), current_setting('plan_cache_mode')").fetchone()
         )
         assert settings == ("off", "force_generic_plan")
+
+
+def _one_holds_the_only_connection(session: Any, pool: ThreadPoolExecutor) -> threading.Event:
+    """Somebody works with it until the event is set."""
+    begun, over = threading.Event(), threading.Event()
+    pool.submit(session.transact, lambda _: (begun.set(), over.wait(30)))
+    assert begun.wait(30)
+    return over
+
+
+def test_whoever_waits_for_a_connection_outlives_a_pool_that_another_one_dropped(url: str) -> None:
+    with open_driver(f"{url}?max_size=1") as driver, ThreadPoolExecutor(2) as others:
+        session: Any = driver._session  # type: ignore[attr-defined]
+        over = _one_holds_the_only_connection(session, others)
+        waiting = others.submit(driver.counts)
+        while not session._waiting:
+            time.sleep(0.001)
+        session._drop(session._pool)
+        assert waiting.result(30)["ready"] == 0
+        over.set()
+
+
+def test_a_time_out_in_a_busy_pool_is_of_the_one_who_waited_and_of_nobody_else(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "CONNECT_TIMEOUT_S", 0.05)
+    with open_driver(f"{url}?max_size=1") as driver, ThreadPoolExecutor(1) as others:
+        session: Any = driver._session  # type: ignore[attr-defined]
+        over = _one_holds_the_only_connection(session, others)
+        pool = session._pool
+        with pytest.raises(StoreUnavailable, match="in time"):
+            driver.counts()
+        assert session._pool is pool
+        over.set()
+        others.shutdown()
+        add(driver)
 
 
 @pytest.mark.process

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,30 @@ def test_the_task_orchestrator_keeps_workers_times_and_reasons(
     assert (attempt.worker, attempt.number, attempt.started_at.minute, attempt.finished_at.minute) == ("w-2", 2, 2, 3)
     assert (jobs["6"].dlq_code, jobs["7"].dlq_code) == ("no_handler", "max_attempts")
     assert report.notes["workers: they register themselves here when they start"] == 2
+
+
+WITHOUT_SERVERS = """
+import importlib, pkgutil, sys
+for name in ("pymysql", "psycopg", "psycopg_pool", "adbc_driver_postgresql", "adbc_driver_manager"):
+    sys.modules[name] = None
+import taskharbor.pipeline
+for found in pkgutil.walk_packages(taskharbor.pipeline.__path__, "taskharbor.pipeline."):
+    if not found.name.endswith(("_postgres", "_mysql")):
+        importlib.import_module(found.name)
+from taskharbor.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.process
+def test_a_store_that_needs_no_server_needs_no_client_of_one(sqlite_url: str, tmp_path: Path) -> None:
+    """As with the extra `spark` alone: all of the pipeline can be imported, and an import works."""
+    words = ["--url", sqlite_url, "pipeline", "import", "--from", "jobs-json", seeds.jobs_file(tmp_path), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SERVERS, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["imported"]
 
 
 @pytest.mark.parametrize("name", FORMAT_FIXTURES)

@@ -115,7 +115,7 @@ def _line(report: RunReport) -> str:
 def _joined(report: RunReport) -> str:
     """Worth a look: with the wrong --url, the history of another store would come into the lake."""
     others = f"{len(report.beside)} other store{'s' if len(report.beside) > 1 else ''}"
-    return f"this store is new to the lake, which has the history of {others}: both are in its tables, by store_id"
+    return f"this store is new to the lake, which has the history of {others}: all are in its tables, by store_id"
 
 
 def _show(report: RunReport, *, as_json: bool) -> None:

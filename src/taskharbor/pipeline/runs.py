@@ -56,7 +56,7 @@ class RunReport:
     recovered: bool = False
     """Whether it first brought a batch through that an earlier run had left half-way."""
     beside: list[str] = field(default_factory=list)
-    """The other stores whose history the lake had, when this run was the first of its store there."""
+    """The other stores whose history the lake has, if this run was the first to bring that of its store there."""
     last_batch: int = 0
     stages: dict[str, float] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -160,7 +160,9 @@ def _runner(
 def _beside(lake: Lake, url: str, store_id: str) -> list[str]:
     """The other stores of the lake, if this one is new there. Raises if the lake has the history of this one already:
     a store that was filled by a move has that of the one before it."""
-    others = bronze.stores_of(lake) if bronze.last_batch(lake, store_id) is None else []
+    if delta.batch_of(lake, GOLD_AUDIT, store_id):
+        return []
+    others = [each for each in bronze.stores_of(lake) if each != store_id]
     if not others:
         return []
     driver = open_driver(url)
@@ -211,7 +213,6 @@ class _Runner:
         report = RunReport(uuid.uuid4().hex, self.store_id, str(self.lake.root), datetime.now(UTC).isoformat())
         last = bronze.last_batch(self.lake, self.store_id)
         report.last_batch = last.number if last else 0
-        report.beside = [] if last else self.beside
         try:
             last = self._recover(last, report)
             frontier = None
@@ -239,6 +240,8 @@ class _Runner:
                 report.checks = list(error.checks)
             self._record(report, began)
             raise
+        if report.batches:
+            report.beside, self.beside = self.beside, []
         self._record(report, began)
         if last is not None and report.batches and last.number % EVERY_BATCHES == 0:
             self.progress("upkeep")

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from taskharbor.core.errors import StoreError
+from taskharbor.core.errors import StoreError, StoreUnavailable
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
@@ -75,6 +75,8 @@ class Session:
         self._pool_pid = 0
         self._parked: Wired | None = None
         self._waiting = 0
+        self._out = 0
+        """Connections that somebody works with: while there are any, the server is there, and the rest have to wait."""
         self._closed = False
 
     # --- Running statements ------------------------------------------------------------------------------
@@ -129,10 +131,14 @@ class Session:
             except psycopg.Error as error:
                 # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
                 lost = connection is not None and isinstance(error, psycopg.OperationalError) and connection.broken
-                if pool is not None and (lost or isinstance(error, PoolTimeout)):
+                if pool is not None and (lost or (isinstance(error, PoolTimeout) and not self._out)):
                     self._drop(pool)
+                # Somebody else may just have dropped the pool.
+                dropped = isinstance(error, PoolClosed) and not self._closed
                 tries -= 1
-                if not tries or not isinstance(error, RETRYABLE):
+                if dropped and not tries:
+                    raise StoreUnavailable("PostgreSQL was lost again and again: is it being restarted?") from error
+                if not dropped and not (tries and isinstance(error, RETRYABLE)):
                     raise translate(error) from error
 
     def in_transaction(self, work: Callable[[Connection[Row]], T]) -> T:
@@ -234,17 +240,22 @@ class Session:
             parked = self._parked
             if parked is not None and pool is self._pool:
                 self._parked = None
+                self._out += 1
                 return parked
             self._waiting += 1
+        connection = None
         try:
-            return pool.getconn()
+            connection = pool.getconn()
+            return connection
         finally:
             with self._lock:
                 self._waiting -= 1
+                self._out += connection is not None
 
     def _give_back(self, pool: Pool, connection: Wired) -> None:
         idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
         with self._lock:
+            self._out -= 1
             # While anybody waits for the pool, everything goes back to it.
             if idle and self._parked is None and not self._waiting and pool is self._pool:
                 self._parked = connection
@@ -259,7 +270,8 @@ class Session:
             if self._closed:
                 raise PoolClosed("the driver was closed")
             if self._pool is None or self._pool_pid != os.getpid():
-                self._parked = None
+                if self._pool_pid != os.getpid():  # what the parent works with is not ours
+                    self._parked, self._out = None, 0
                 self._pool = self._open_pool()
                 self._pool_pid = os.getpid()
             return self._pool

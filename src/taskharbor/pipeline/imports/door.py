@@ -39,7 +39,7 @@ def open_door(driver: Driver) -> Door:
 
         return PostgresDoor(driver)
     if module.startswith("taskharbor.drivers.mysql"):
-        from taskharbor.pipeline.imports.door_sql import MysqlDoor
+        from taskharbor.pipeline.imports.door_mysql import MysqlDoor
 
         return MysqlDoor(driver)
     if module.startswith("taskharbor.drivers.sqlite"):
