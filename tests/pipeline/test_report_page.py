@@ -316,7 +316,7 @@ def test_open_shows_the_page_in_the_browser(lake: Path, monkeypatch: pytest.Monk
         (["--lake", "other"], 1, "is not a lake"),
         (["--lake", "lake", "--out", "other"], 2, "is a directory: name a file"),
         (["--lake", "lake", "--out", ""], 2, "--out is empty"),
-        (["--lake", "lake", "--since", "soon"], 2, "is not a duration"),
+        (["--lake", "lake", "--since", "soon"], 2, "says no time"),
         (["--lake", "lake", "--since", "2031-05-01"], 2, "has no offset"),
         (["--lake", "lake", "--since", "0"], 2, "above zero"),
     ],

@@ -166,9 +166,19 @@ def test_a_batch_with_an_id_used_again_is_finished_by_the_next_run(
 
 
 def test_jobs_of_the_same_id_in_two_stores_are_two_jobs(
-    spark: SparkSession, sqlite_driver: Driver, sqlite_url: str, postgres: Any, tmp_path: Path
+    spark: SparkSession,
+    sqlite_driver: Driver,
+    sqlite_url: str,
+    postgres: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    from taskharbor.cli import main
     from taskharbor.drivers import open_driver
+
+    def told_of(url: str) -> str:
+        assert main(["--url", url, "pipeline", "status", "--lake", str(lake)]) == 0
+        return capsys.readouterr().out
 
     lake, url = tmp_path / "lake", postgres.create_database()
     with open_driver(url) as other:
@@ -176,11 +186,14 @@ def test_jobs_of_the_same_id_in_two_stores_are_two_jobs(
         reports = []
         for driver, place in ((sqlite_driver, sqlite_url), (other, url)):
             lead(driver, "x", NOON, "ack")
+            if reports:
+                assert "nothing of this store yet" in told_of(place)
             reports.append(run(place, lake, spark=spark))
         let_go(other)
         lead(other, "x", NOON + DAY, "fail")
         reports.append(run(url, lake, spark=spark))
     assert [report.beside for report in reports] == [[], [reports[0].store_id], []]
+    assert ["of another store" in told_of(each) for each in (sqlite_url, url)] == [True, False]
     assert sorted(row["status"] for row in rows_of(lake, "silver/jobs")) == ["dlq", "done"]
     assert_sound(spark, lake)
 

@@ -34,6 +34,8 @@ def since(text: str) -> timedelta | datetime | None:
     plain = text.strip()
     if plain.lower() == "all":
         return None
+    if not any(letter.isdigit() for letter in plain):
+        raise argparse.ArgumentTypeError(f"{text!r} says no time: write 12h, 30d, 2031-05-01T09:00:00Z, or all")
     return moment(plain) if "-" in plain.lstrip("-") else positive_duration(plain)
 
 

@@ -58,9 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.pipeline import follow, session
     from taskharbor.pipeline import run as run_pipeline
     from taskharbor.pipeline.lake import Lake
+    from taskharbor.pipeline.store import open_store
 
     url = store_address(arguments)
     Lake(arguments.lake).exists()  # said before Spark takes its time to start
+    with open_store(url) as store:
+        _ = store.store_id  # as is what is wrong with the store
     give_way(arguments)
     _say("starting Spark")
     spark = session(arguments.master)

@@ -66,9 +66,13 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         behind = f"{least}{lag['rows']:,} rows, the first {span(lag['seconds'])} old"
     else:
         behind = "nothing"
+    if lag is not None and not lag["last_batch"]:
+        behind += ": the lake has nothing of this store yet"
     ended = ago(datetime.fromisoformat(last["ended_at"]), now) if last else ""
     said = f"failed {ended}: {last['failed']}" if last and last["failed"] else ""
     done = f"{ended}: {last['rows']:,} rows in {last['seconds']:.1f} s" if last and not last["failed"] else "never"
+    if last and found["store"] and last["store_id"] != found["store"]:
+        said, done = (f"{text}, of another store" if text else "" for text in (said, done))
     half_way = f"batch {lag['pending_batch']}: the next run goes on with it" if lag and lag["pending_batch"] else ""
     return [
         ("version", str(found["version"])),

@@ -80,13 +80,15 @@ class Lake:
             return True
         if self.root.exists():
             if not self.root.is_dir():
-                raise NotALake(f"{self.root} is a file, not a lake: name a directory that is empty or not there yet")
+                raise NotALake(
+                    f"{self.root} is a file, not a lake: name a lake, or for a new one a directory that is empty"
+                )
             # Tables alone are a lake that others have put something into before its first run.
             others = [each.name for each in self.root.iterdir() if each.name not in (HOME, *LAYERS)]
             if others:
                 raise NotALake(
                     f"{self.root} is not a lake (it holds {', '.join(sorted(others)[:3])}, and no {HOME}/lake.json): "
-                    "name a directory that is empty or not there yet"
+                    "name a lake, or for a new one a directory that is empty or not there yet"
                 )
         return False
 

@@ -303,7 +303,7 @@ def _in_our_words(error: Exception, source: str, kind: str, reading: Mapping[str
         return TaskHarborError(said)
     if _MALFORMED.search(str(error)) and (bad := sources.culprit(source, kind, reading)):
         return SourceUnreadable(
-            f"{failed}: {bad}: mend the line, or have such lines passed over with the option mode=DROPMALFORMED of "
-            "the reader"
+            f"{failed}: {bad}: mend the line, or have Spark pass such lines over, uncounted, with the reader's option "
+            "mode=DROPMALFORMED (--option mode=DROPMALFORMED)"
         )
     return SourceUnreadable(f"{failed}: {spark_log.in_one_sentence(error)}{spark_log.hint()}")

@@ -133,7 +133,7 @@ def _check_kind(task: str, name: str, spark: str, check: Check, words: Words) ->
         cure = words.make(name, f"CAST({name} AS {_CASTS[other]})")
         raise InvalidArguments(
             f"{task} takes {other} as {name!r}, and the column is {spark}: cast it with {cure}. One cell that cannot "
-            f"be cast ends the load, and nothing is loaded; TRY_CAST makes it null"
+            f"be cast ends the load, and nothing is loaded; TRY_CAST makes it null, and a default of the task steps in"
         )
 
 
