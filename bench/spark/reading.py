@@ -50,7 +50,7 @@ def reading(bed: Bed, size: Size) -> list[Result]:
     if set(counts.values()) != {rows}:
         raise AssertionError(f"the two did not read the same rows: {counts}")
     turns = Turns()
-    for turn in range(3 * size.rounds + 1):  # short ones, of which each is now quick and now slow
+    for turn in range(3 * size.rounds + 1):  # each is over in two seconds, and one differs much from the next
         for name, way in ways.items():
             started = time.perf_counter()
             way().write.format("noop").mode("overwrite").save()

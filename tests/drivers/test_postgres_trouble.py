@@ -81,14 +81,18 @@ def _one_holds_the_only_connection(session: Any, pool: ThreadPoolExecutor) -> th
     return over
 
 
-def test_whoever_waits_for_a_connection_outlives_a_pool_that_another_one_dropped(url: str) -> None:
+def test_whoever_waits_for_a_connection_outlives_a_pool_that_another_one_dropped(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_driver(f"{url}?max_size=1") as driver, ThreadPoolExecutor(2) as others:
         session: Any = driver._session  # type: ignore[attr-defined]
         over = _one_holds_the_only_connection(session, others)
+        pool, asked = session._pool, threading.Event()
+        getconn = pool.getconn
+        monkeypatch.setattr(pool, "getconn", lambda: (asked.set(), getconn())[1])
         waiting = others.submit(driver.counts)
-        while not session._waiting:
-            time.sleep(0.001)
-        session._drop(session._pool)
+        assert asked.wait(30)
+        session._drop(pool)  # before or while the other one waits there: both are the same to it
         assert waiting.result(30)["ready"] == 0
         over.set()
 

@@ -134,7 +134,7 @@ def judged(bronze: DataFrame, reject_bad: bool = False) -> DataFrame:
 
 
 @functools.lru_cache(maxsize=1)
-def _errors_told_apart(spark: SparkContext) -> tuple[Column, Column]:
+def _errors_told_apart(context: SparkContext) -> tuple[Column, Column]:
     """The class and the fingerprint of an error. Made once for each Spark: they take hundreds of calls."""
     from pyspark.sql import functions as F
 

@@ -44,7 +44,7 @@ class _Numbered(dict[str, tuple[bytes, tuple[str, ...]]]):
         return made
 
 
-class Wired(Connection[Row]):
+class PooledConnection(Connection[Row]):
     """A connection of the pool, with a cursor at hand: to make one is a good part of what a small statement costs. It
     is for statements that return no rows, because it keeps its last result."""
 
@@ -53,7 +53,7 @@ class Wired(Connection[Row]):
         return RawCursor(self)
 
 
-Pool = ConnectionPool[Wired]
+Pool = ConnectionPool[PooledConnection]
 
 
 class Session:
@@ -73,9 +73,9 @@ class Session:
         self._lock = threading.Lock()
         self._pool: Pool | None = None
         self._pool_pid = 0
-        self._parked: Wired | None = None
+        self._parked: PooledConnection | None = None
         self._waiting = 0
-        self._out = 0
+        self._in_use = 0
         """Connections that somebody works with: while there are any, the server is there, and the rest have to wait."""
         self._closed = False
 
@@ -113,8 +113,9 @@ class Session:
             cursors = [self._start(connection, name, params) for name, params in calls]
         return [_rows(cursor) for cursor in cursors]
 
-    def transact(self, work: Callable[[Wired], T]) -> T:
-        """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense."""
+    def transact(self, work: Callable[[PooledConnection], T]) -> T:
+        """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense. Whoever waits for a
+        connection while somebody else drops the pool waits for one of the next pool."""
         tries = TRIES
         while True:
             pool = connection = None
@@ -129,16 +130,16 @@ class Session:
                 finally:
                     self._give_back(pool, connection)
             except psycopg.Error as error:
-                # A pool that has lost its server waits ever longer before it tries again. A new one asks at once.
-                lost = connection is not None and isinstance(error, psycopg.OperationalError) and connection.broken
-                if pool is not None and (lost or (isinstance(error, PoolTimeout) and not self._out)):
-                    self._drop(pool)
-                # Somebody else may just have dropped the pool.
-                dropped = isinstance(error, PoolClosed) and not self._closed
                 tries -= 1
-                if dropped and not tries:
+                if connection is None and isinstance(error, PoolClosed) and not self._closed:
+                    if tries:
+                        continue
                     raise StoreUnavailable("PostgreSQL was lost again and again: is it being restarted?") from error
-                if not dropped and not (tries and isinstance(error, RETRYABLE)):
+                lost = isinstance(error, psycopg.OperationalError) and connection is not None and connection.broken
+                if pool is not None and (lost or (isinstance(error, PoolTimeout) and not self._in_use)):
+                    # It would wait ever longer before it tries again. A new one asks at once.
+                    self._drop(pool)
+                if not (tries and isinstance(error, RETRYABLE)):
                     raise translate(error) from error
 
     def in_transaction(self, work: Callable[[Connection[Row]], T]) -> T:
@@ -233,14 +234,14 @@ class Session:
             parked.close()
         pool.close(timeout=0)
 
-    def _take(self, pool: Pool) -> Wired:
+    def _take(self, pool: Pool) -> PooledConnection:
         """A connection of the pool. One that is free is kept at hand, because for a caller that makes one call after
         the other the pool's book-keeping is a good part of what a call costs."""
         with self._lock:
             parked = self._parked
             if parked is not None and pool is self._pool:
                 self._parked = None
-                self._out += 1
+                self._in_use += 1
                 return parked
             self._waiting += 1
         connection = None
@@ -250,12 +251,12 @@ class Session:
         finally:
             with self._lock:
                 self._waiting -= 1
-                self._out += connection is not None
+                self._in_use += connection is not None
 
-    def _give_back(self, pool: Pool, connection: Wired) -> None:
+    def _give_back(self, pool: Pool, connection: PooledConnection) -> None:
         idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
         with self._lock:
-            self._out -= 1
+            self._in_use -= 1
             # While anybody waits for the pool, everything goes back to it.
             if idle and self._parked is None and not self._waiting and pool is self._pool:
                 self._parked = connection
@@ -271,7 +272,7 @@ class Session:
                 raise PoolClosed("the driver was closed")
             if self._pool is None or self._pool_pid != os.getpid():
                 if self._pool_pid != os.getpid():  # what the parent works with is not ours
-                    self._parked, self._out = None, 0
+                    self._parked, self._in_use = None, 0
                 self._pool = self._open_pool()
                 self._pool_pid = os.getpid()
             return self._pool
@@ -284,7 +285,7 @@ class Session:
             self._check(probe)
         pool = ConnectionPool(
             self._url,
-            connection_class=Wired,
+            connection_class=PooledConnection,
             min_size=0,
             max_size=self._max_size,
             configure=_configure,
