@@ -78,13 +78,14 @@ def _show(report: ImportReport, *, as_json: bool) -> None:
         return
     headings = ("read", "would come over" if report.dry_run else "imported", "there already", "rejected")
     counts = (report.read, report.imported, report.known, report.rejected)
+    whole = "All but the rejected ones: as they were." if report.rejected else "Everything was carried over as it was."
     show(
         Table(headings, [[f"{count:,}" for count in counts]]),
-        Table(("state", "jobs"), [[state, f"{count:,}"] for state, count in report.by_status.items()]),
+        Table(("state", "jobs"), [[state, f"{count:,}"] for state, count in report.by_status.items()], empty="no jobs"),
         Table(
             ("times", "not carried over as it was"),
             [[f"{count:,}", note] for note, count in report.notes.items()],
-            empty="Everything was carried over as it was.",
+            empty=whole,
         ),
     )
     if report.rejects:
