@@ -25,10 +25,10 @@ demo: $(VENV)/.demo ## see jobs live and die, and their history become a lake an
 	@$(BIN)/python -m taskharbor demo --keep build/demo $(ARGS)
 
 test: $(VENV)/.dev ## run every test; servers start by themselves
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 
 test-fast: $(VENV)/.dev ## run the unit tier: no servers, seconds in all
-	$(BIN)/python -m pytest --fast --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --fast --numprocesses $(WORKERS) $(ARGS)
 
 ci: ## what CI runs: check, then test, with nothing skipped
 	$(MAKE) check
@@ -51,7 +51,7 @@ bench: $(VENV)/.bench ## measure ours beside other queues and plain SQL, as rati
 chaos: $(VENV)/.dev ## end processes and servers at random, with a new seed each round: make chaos ROUNDS=10
 	@round=1; while [ $$round -le $(ROUNDS) ]; do \
 	  echo "round $$round of $(ROUNDS)"; \
-	  $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal tests/hard tests/drivers/test_json_crashes.py \
+	  $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/hard tests/drivers/test_json_crashes.py \
 	    tests/worker/test_outages.py tests/pipeline/test_faults.py tests/pipeline/test_load_faults.py \
 	    tests/pipeline/test_archive_killed.py $(ARGS) || exit 1; \
 	  round=$$((round + 1)); \
