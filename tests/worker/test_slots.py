@@ -198,7 +198,7 @@ def test_a_lane_is_stuck_when_jobs_wait_and_no_slot_has_begun_one_for_long(harbo
     clock = FakeClock()
     lane = Lane("default", 1, 100, monotonic=clock.monotonic)
     first, second, third = held_jobs(harbor, 3)
-    lane.add([first, second, third], [])
+    lane.add([first, second, third])
     clock.advance(60)
     assert not lane.stuck(), "a slot is free"
     assert lane.wait_for_turn(lambda: False)

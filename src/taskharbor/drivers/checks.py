@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -23,9 +24,20 @@ _LIST_CURSOR: Final = "after:"
 
 def check_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
     """The names checked, in order, each once."""
-    names = (given,) if isinstance(given, str) else given
-    if not isinstance(names, Iterable):
-        raise InvalidInput(f"a {what} must be named, by one name or a list of names, got {type(given).__name__}")
+    try:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        what_it_is = type(given).__name__
+        raise InvalidInput(f"a {what} must be named, by one name or a list of names, got {what_it_is}") from None
+    try:
+        return _checked_names(names, what)
+    except TypeError:  # something in it is no text, and cannot even be looked up
+        return _checked_names.__wrapped__(names, what)
+
+
+@lru_cache(maxsize=1024)
+def _checked_names(names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Kept, because workers ask for the same ones all the time."""
     return tuple(dict.fromkeys(bounds.check_name(name, what, bounds.MAX_NAME) for name in names))
 
 

@@ -15,6 +15,8 @@ from taskharbor.drivers.watching import DirectoryWatch
 POLL_S: Final = 0.2
 """How often a store that cannot tell of new work is worth a look."""
 _ENOUGH: Final = 4096
+_Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""For one wait for two descriptors: the others ask the system five times for what this one asks once."""
 
 
 class BaseListener:
@@ -103,7 +105,7 @@ class SocketListener(BaseListener):
 
     def _select(self, descriptor: int, timeout_s: float) -> tuple[bool, bool]:
         """Whether the bell rang, and whether there is something to read from the descriptor (-1 for none)."""
-        with selectors.DefaultSelector() as selector:
+        with _Selector() as selector:
             selector.register(self._inbox, selectors.EVENT_READ)
             if descriptor >= 0:
                 selector.register(descriptor, selectors.EVENT_READ)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LINGER_S: Final = 0.005
 """While the slots have work, what is done waits this long for company."""
+HANDOVER_S: Final = 0.00002
+"""An idle slot gets the interpreter this long: else it would wait until the claimer has written everything down."""
 SLOWEST_STEP_S: Final = 0.2
 LAST_TRIES_S: Final = 0.05
 """Between the tries of a worker that has to end while its store is away."""
@@ -134,11 +136,12 @@ class Claimer:
         if self._closing or self._crew.quarantine.active or lane.stuck():
             self._give_back()
         else:
-            for held in lane.take_back(lane.worth_keeping()):
-                self._return(held)
+            if lane.ready or lane.ready_async:
+                for held in lane.take_back(lane.worth_keeping()):
+                    self._return(held)
             if lane.gatherer is not None:
                 lane.gatherer.send(no_more=self._crew.allowance.used_up)
-        done = lane.finished(lane.batch)
+        done = lane.finished(lane.batch) if lane.done else []
         room = self._room()
         look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
         if not done and not look:
@@ -313,8 +316,7 @@ class Claimer:
 
     def _accept(self, leased: list[LeasedJob], claimed: float) -> None:
         crew = self._crew
-        tasks, lease_s = crew.tasks, crew.lease_s
-        gatherer = self._lane.gatherer
+        tasks, lease_s, gatherer = crew.tasks, crew.lease_s, self._lane.gatherer
         if gatherer is None:
             items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
         else:
@@ -333,7 +335,8 @@ class Claimer:
         if gatherer is not None:
             run = gatherer.take(run)
             self._lane.news.set()  # there may be a batch to put into line, or to wait for
-        self._lane.add([held for held in run if not held.is_async], [held for held in run if held.is_async])
+        if self._lane.add(run):
+            time.sleep(HANDOVER_S)
 
     def _worth_keeping(self, done: list[Held]) -> list[Held]:
         """Those whose lease may still be ours when the store is back."""

@@ -116,7 +116,11 @@ class Lane:
         """Whether slots are, or soon will be, without work."""
         return len(self.ready) + len(self.ready_async) < self.slots / 2
 
-    def add(self, plain: Sequence[Held | BatchRun], coroutines: Sequence[Held | BatchRun]) -> None:
+    def add(self, items: Sequence[Held | BatchRun]) -> bool:
+        """True if there was nothing here before."""
+        idle = not self.held()
+        coroutines = [held for held in items if held.is_async]
+        plain = items if not coroutines else [held for held in items if not held.is_async]
         if coroutines:
             self.ready_async.extend(coroutines)
             self.start_async()
@@ -124,12 +128,13 @@ class Lane:
             with self.work:
                 self.ready.extend(plain)
                 self._wake_one()
+        return idle
 
     def put(self, held: Held | BatchRun) -> None:
         if isinstance(held, Member):  # for itself: a batch of one, which nobody joins
             assert held.task is not None
             held = BatchRun(self, held.task, [held])
-        self.add([], [held]) if held.is_async else self.add([held], [])
+        self.add([held])
 
     def ask(self, count: int) -> None:
         with self.lock:

@@ -56,7 +56,7 @@ class Queueing:
     def __init__(self, session: Session, limits: Limits) -> None:
         self._session = session
         self._limits = limits
-        self._frontiers: dict[tuple[tuple[str, ...], tuple[str, ...], str | None], Frontier] = {}
+        self._frontiers: dict[tuple[tuple[str, ...], str | None, str | None], Frontier] = {}
 
     # --- Settle and reserve ------------------------------------------------------------------------------
 
@@ -98,7 +98,8 @@ class Queueing:
         batches = _batches(settlements, claim["now"])
         if len(self._frontiers) > MOST_FRONTIERS:
             self.forget_frontiers()
-        frontier = self._frontiers.setdefault((queues, tuple(claim["types"] or ()), claim["tenant"]), Frontier())
+        key = (queues, claim["types"], claim["tenant"])
+        frontier = self._frontiers.get(key) or self._frontiers.setdefault(key, Frontier())
         floor = frontier.floor()
         behind = floor is not None and len(queues) == 1
         if floor is not None and behind:
@@ -284,7 +285,7 @@ def claim_params(ask: Ask) -> dict[str, Any]:
         "now": ask.now,
         "until": ask.now + ask.lease_for,
         "limit": ask.limit,
-        "types": None if ask.types is None else list(ask.types),
+        "types": None if ask.types is None else text_array(ask.types),
         "secret": new_tokens(1)[0],
         "owner": ask.owner,
         "tenant": ask.tenant,
