@@ -141,7 +141,7 @@ class Claimer:
                     self._return(held)
             if lane.gatherer is not None:
                 lane.gatherer.send(no_more=self._crew.allowance.used_up)
-        done = lane.finished(lane.batch) if lane.done else []
+        done = lane.finished(lane.batch)
         room = self._room()
         look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
         if not done and not look:
