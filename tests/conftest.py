@@ -33,11 +33,16 @@ SEED_NAME = "TASKHARBOR_TEST_SEED"
 # Many tests start processes, and without bytecode each of these would compile the whole package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 SLOW_MARKERS = ("slow", "concurrency", "process", "server")
-# A quick run has the suite on memory alone. The same promises on files and servers are thousands of tests more.
+# A quick run has the rules, the application and the suite on memory alone. The same promises on files and servers are
+# thousands of tests more, and what waits for threads, commands, requests or Spark takes minutes.
 FULL_RUN_ONLY = {
-    Path(__file__).parent / "contract" / f"test_{name}.py" for name in ("json", "sqlite", "postgres", "mysql")
+    *(Path(__file__).parent / name for name in ("browser", "cli", "drivers", "hard", "pipeline", "servers")),
+    *(Path(__file__).parent / name for name in ("web", "worker")),
+    *(Path(__file__).parent / "contract" / f"test_{name}.py" for name in ("json", "sqlite", "postgres", "mysql")),
 }
 SERVER_FIXTURES = {"postgres", "postgres_url", "mysql", "mysql_url", "pgbouncer_url"}
+SERVER_NAMES = {"postgres", "postgresql", "mysql"}
+"""Tests that get their store by its name ask for these fixtures only when they run."""
 
 settings.register_profile(
     "taskharbor",
@@ -85,7 +90,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
+        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())) or _names_a_server(item):
             item.add_marker("server")
         # Here and not in the suite: it is for other people's drivers too, whose pytest knows none of our markers.
         if getattr(getattr(item, "function", None), "__qualname__", "").startswith("ConcurrencyContract."):
@@ -95,6 +100,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
     items.sort(key=in_order)
+
+
+def _names_a_server(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return any(isinstance(value, str) and value in SERVER_NAMES for value in parameters.values())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -153,15 +163,17 @@ def rng(seed: str) -> random.Random:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer | GivenServer]:
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer | GivenServer]:
     """The PostgreSQL of this run. Tests that stop a server start one of their own instead."""
+    _refuse_in_the_unit_tier(request)
     # A time zone that is not UTC, so that a query which leans on the session's zone is found out.
     yield from _running(lambda: postgres_server(fast=True, settings={"timezone": "Asia/Kathmandu"}))
 
 
 @pytest.fixture(scope="session")
-def mysql() -> Iterator[MysqlServer | GivenServer]:
+def mysql(request: pytest.FixtureRequest) -> Iterator[MysqlServer | GivenServer]:
     """The MariaDB or MySQL of this run. Tests that stop a server start one of their own instead."""
+    _refuse_in_the_unit_tier(request)
     yield from _running(lambda: mysql_server(fast=True, settings={"default-time-zone": "+05:45"}))
 
 
@@ -182,6 +194,11 @@ def pgbouncer_url(postgres: PostgresServer | GivenServer) -> Iterator[str]:
     """An empty PostgreSQL database behind a pooler in transaction mode."""
     for bouncer in _running(lambda: pgbouncer(postgres.create_database())):
         yield bouncer.url
+
+
+def _refuse_in_the_unit_tier(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--fast"):
+        pytest.fail("the unit tier starts no servers: mark the test with `server`")
 
 
 def _running(make: Any) -> Iterator[Any]:

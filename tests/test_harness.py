@@ -137,10 +137,12 @@ def test_the_unit_tier_leaves_out_what_is_slow_or_needs_a_server(tmp_path: Path)
 
 def test_the_unit_tier_has_the_suite_on_memory_alone() -> None:
     command = [sys.executable, "-m", "pytest", "--fast", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run([*command, "tests/contract"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "tests"], cwd=ROOT, capture_output=True, text=True, check=False)
     suites = {line.split("::")[0] for line in done.stdout.splitlines() if "::test_a_" in line and "::Test" in line}
     assert suites == {"tests/contract/test_memory.py"}
     assert "test_many_reservers" not in done.stdout, "what needs many threads is for the full run"
+    assert "[memory" in done.stdout and not re.search(r"[\[-](postgres|postgresql|mysql)[]-]", done.stdout)
+    assert not re.search("^tests/(pipeline|worker|web|cli)/", done.stdout, re.MULTILINE)
 
 
 def test_the_printed_seed_gives_the_same_chances_again(tmp_path: Path) -> None:
