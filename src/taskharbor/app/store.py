@@ -9,6 +9,7 @@ from typing import Final
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DriverClosed
+from taskharbor.core.forking import renew_locks
 from taskharbor.core.limits import Limits
 
 _EMBEDDED: Final = ("memory", "json", "sqlite")
@@ -24,6 +25,7 @@ class Store:
         self._given = driver is not None
         self._closed = False
         self._lock = threading.Lock()
+        renew_locks(self, "_lock")
 
     @property
     def limits(self) -> Limits | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from taskharbor.core.errors import InvalidTime, TaskHarborError
+from taskharbor.core.forking import renew_locks
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -76,6 +77,7 @@ class StoreClock:
         self._refresh_s = refresh_s
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        renew_locks(self, "_lock")
         self._anchor: tuple[datetime, float] | None = None
         self._refresh_at = 0.0
 

@@ -16,6 +16,7 @@ from taskharbor.core.clock import StoreClock, checked, checked_start
 from taskharbor.core.contract import Answers, Duration, Extended, Leased, Listener, Settled
 from taskharbor.core.errors import DriverClosed, InvalidInput, JobNotFound, TaskHarborError
 from taskharbor.core.fleet import Leadership, Recovery, Worker
+from taskharbor.core.forking import renew_locks
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_duration, check_lease, check_name
 from taskharbor.core.model import Extension, JobFilter, Lease, NewJob, RetryUpdate, Settlement, Status
@@ -58,6 +59,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         self._clock = StoreClock(self._measure_clock)
         self._closed = False
         self._close_lock = threading.Lock()
+        renew_locks(self, "_close_lock")
         self._listeners: WeakSet[Listener] = WeakSet()
 
     # --- Queueing ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from taskharbor.core.carrying import GONE, MARKS, MOVING, NOTE, Carrier, Departu
 from taskharbor.core.contract import Leased, Settled
 from taskharbor.core.errors import InvalidInput, JobNotFound, StoreError, StoreMoved
 from taskharbor.core.fairness import checked_weights
+from taskharbor.core.forking import renew_locks
 from taskharbor.core.intake import Batch
 from taskharbor.core.limiting import PARTS, SCOPES, Limit, checked_limit, limits_for, lone_limit
 from taskharbor.core.limits import check_name
@@ -45,6 +46,7 @@ class GoverningCalls(StoreOperations):
 
     def __init__(self) -> None:
         self._rules_lock = threading.Lock()
+        renew_locks(self, "_rules_lock")
         self._rules_kept = Rules()
         self._rules_until = 0.0
         self._learned: dict[tuple[str, str, str], list[float]] = {}

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from taskharbor.core.forking import renew_locks
+
 SLOW_S: Final = 0.01
 SLOW_PER_JOB_S: Final = 0.000025
 """What a claim and the settles sent with it take while nothing is wrong, with room to spare."""
@@ -39,6 +41,7 @@ class Frontier:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        renew_locks(self, "_lock")
         self._slow_walks = 0
         self._buried = False
         self._next_walk = 0.0

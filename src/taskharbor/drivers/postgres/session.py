@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from taskharbor.core.errors import StoreError, StoreUnavailable
+from taskharbor.core.forking import renew_locks
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
@@ -71,6 +72,7 @@ class Session:
         self._max_size = max_size
         self._sql = _Numbered(statements)
         self._lock = threading.Lock()
+        renew_locks(self, "_lock")
         self._pool: Pool | None = None
         self._pool_pid = 0
         self._parked: PooledConnection | None = None
@@ -272,7 +274,7 @@ class Session:
                 raise PoolClosed("the driver was closed")
             if self._pool is None or self._pool_pid != os.getpid():
                 if self._pool_pid != os.getpid():  # what the parent works with is not ours
-                    self._parked, self._in_use = None, 0
+                    self._parked, self._in_use, self._waiting = None, 0, 0
                 self._pool = self._open_pool()
                 self._pool_pid = os.getpid()
             return self._pool

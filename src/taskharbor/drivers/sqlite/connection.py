@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from taskharbor.core.errors import DriverClosed, InvalidURL
+from taskharbor.drivers.sqlite import forking
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
 
 Hook = Callable[[sqlite3.Connection], None]
 
 _abandoned: Final[list[sqlite3.Connection]] = []
-"""Connections that a fork brought into this process. Using them, even closing them, would harm the parent's."""
+"""Connections that a fork brought into this process all the same. Using them, even closing them, would harm the
+parent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Settings:
 
 
 class Connections:
-    """Opens connections when they are first needed, and again in a process that was forked.
+    """Opens connections when they are first needed, and again after a fork, in both processes.
 
     `check` refuses a file that does not fit, on every connection; `prepare` readies the one that writes.
     """
@@ -64,6 +66,7 @@ class Connections:
         self._prepare = prepare
         self._closed = False
         self._begin_afresh()
+        forking.guard(self)
 
     def _begin_afresh(self) -> None:
         self._pid = os.getpid()
@@ -71,6 +74,17 @@ class Connections:
         self._read_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+
+    @contextmanager
+    def alone(self, mode: str) -> Iterator[sqlite3.Connection]:
+        """A connection of its own while nobody writes: for migrations."""
+        self._notice_fork()
+        with self._write_lock:
+            connection = self.open(mode)
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -152,6 +166,17 @@ class Connections:
             raise
         return connection
 
+    def before_fork(self, deadline: float) -> bool:
+        if not forking.take((self._write_lock, self._read_lock), deadline):
+            return False
+        self._close_both()
+        return True
+
+    def after_fork(self) -> None:
+        self._pid = os.getpid()
+        self._read_lock.release()
+        self._write_lock.release()
+
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
             _abandoned.extend(kept for kept in (self._writer, self._reader) if kept is not None)
@@ -165,7 +190,10 @@ class Connections:
         self._notice_fork()
         with self._write_lock, self._read_lock:
             self._closed = True
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    connection.close()
-            self._reader = self._writer = None
+            self._close_both()
+
+    def _close_both(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None

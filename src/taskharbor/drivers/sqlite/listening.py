@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Final
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.drivers.listening import FileListener
+from taskharbor.drivers.sqlite import forking
 from taskharbor.drivers.sqlite.claiming import Claim, Claiming
 from taskharbor.drivers.sqlite.store import Connection
 
@@ -43,19 +45,33 @@ class SqliteListener(FileListener):
         self._connection: Connection | None = None
         self._open_at = 0.0
         self._version = -1
+        self._use = threading.Lock()
+        forking.guard(self)
         self._has_changed()
 
     def _close(self) -> None:
         super()._close()
-        self._drop()
+        with self._use:
+            self._drop()
 
     def _has_changed(self) -> bool:
-        try:
-            return self._look()
-        except (sqlite3.Error, TaskHarborError):
-            # The file is away, or is no store any more. Whoever works with it will say so.
-            self._drop()
+        with self._use:
+            try:
+                return self._look()
+            except (sqlite3.Error, TaskHarborError):
+                # The file is away, or is no store any more. Whoever works with it will say so.
+                self._drop()
+                return False
+
+    def before_fork(self, deadline: float) -> bool:
+        if not forking.take((self._use,), deadline):
             return False
+        self._drop()
+        self._open_at = 0.0
+        return True
+
+    def after_fork(self) -> None:
+        self._use.release()
 
     def _look(self) -> bool:
         if self._connection is None:

@@ -61,12 +61,8 @@ class SqliteStore(BaseDriver):
         if self._settings.read_only:
             self._check_current()
             return
-        with translated(self._path, creating=True):
-            connection = self._connections.open("rwc")
-            try:
-                schema.migrate(connection, self._prefix, self._path, self._settings.busy_timeout_s)
-            finally:
-                connection.close()
+        with translated(self._path, creating=True), self._connections.alone("rwc") as connection:
+            schema.migrate(connection, self._prefix, self._path, self._settings.busy_timeout_s)
 
     def _check_current(self) -> None:
         """All that `migrate` can do where nothing may be written."""
