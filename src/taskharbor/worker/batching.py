@@ -121,6 +121,11 @@ class BatchRun:
         return [member for member in self.members if member.ending is None and not member.lost]
 
     @property
+    def lost(self) -> bool:
+        """Nothing of it is ours any more, whatever the handler still does."""
+        return all(member.lost for member in self.members)
+
+    @property
     def is_full(self) -> bool:
         return len(self.members) >= self.size
 

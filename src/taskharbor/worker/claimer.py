@@ -172,7 +172,7 @@ class Claimer:
 
     def _idle(self, room: int) -> None:
         lane = self._lane
-        self.dry = not lane.held() and not lane.done and (room > 0 or self._closing) and not self._hinted
+        self.dry = not lane.owed() and not lane.done and (room > 0 or self._closing) and not self._hinted
         self.dry = self.dry and not self._held_back
         self._crew.quarantine.serve(lane, len(self._crew.registry))
         wait = self._look_at - time.monotonic() if room > 0 else SLOWEST_STEP_S
@@ -249,7 +249,7 @@ class Claimer:
             if again is not None:  # a limit on starts lets others through then
                 self._look_at = min(self._look_at, time.monotonic() + max(0.001, (again - now).total_seconds()))
             if types is crew.types:  # else it looked for some only, and what it found says nothing of the rest
-                self.dry = not leased and not lane.held() and not lane.done and not self._held_back
+                self.dry = not leased and not lane.owed() and not lane.done and not self._held_back
                 self.looks += 1
 
     def _look_again(self, *, at_once: bool) -> None:

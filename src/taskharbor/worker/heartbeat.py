@@ -43,16 +43,19 @@ class Heartbeat:
         self._beat_at = 0.0
         self._cancels_at = 0.0
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._losing = threading.Lock()
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._loop, name="taskharbor-heartbeat", daemon=True)
-        self._thread.start()
+        for name, loop in (("heartbeat", self._loop), ("deadlines", self._watch)):
+            thread = threading.Thread(target=loop, name=f"taskharbor-{name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> None:
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
+        for thread in self._threads:
+            thread.join(timeout=5)
 
     def deregister(self) -> None:
         if self._row is not None:
@@ -67,9 +70,16 @@ class Heartbeat:
                 self.step(time.monotonic())
             except StoreError as error:
                 self._crew.outage.began(error)
-                self._give_up_lost(time.monotonic())
             except Exception:
                 log.exception("the heartbeat failed and goes on")
+
+    def _watch(self) -> None:
+        """Never asks the store, which may neither answer nor fail: a lease that has run out meanwhile is over."""
+        while not self._stop.wait(self._tick_s):
+            try:
+                self._give_up_lost(time.monotonic())
+            except Exception:
+                log.exception("the watch over deadlines failed and goes on")
 
     def step(self, moment: float) -> None:
         """What is due at this moment of the monotonic clock."""
@@ -147,7 +157,7 @@ class Heartbeat:
             for held, ending in zip(items, endings, strict=True)
         ]
         for held, ending, result in zip(items, endings, crew.driver.settle(words), strict=True):
-            if held.ending is not None:
+            if held.ending is not None or held.lost:
                 continue  # it ended at this very moment: whichever of the two words came first has counted
             self._drop(held)
             fields = job_fields(held.job)
@@ -221,6 +231,10 @@ class Heartbeat:
                 self._lose(held)
 
     def _lose(self, held: Held) -> None:
+        with self._losing:
+            if held.lost:
+                return
+            held.lost = True
         if not held.started:
             self._crew.allowance.give_back(1)
         self._crew.tally.lost += 1

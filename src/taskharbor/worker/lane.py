@@ -102,6 +102,15 @@ class Lane:
         """Jobs here that are not done yet."""
         return len(self.ready) + len(self.ready_async) + len(self.running)
 
+    def owed(self) -> int:
+        """Those of them that are still ours: not the handlers that were left behind, whose threads nobody can end."""
+        running = sum(not held.lost for held in list(self.running))
+        return len(self.ready) + len(self.ready_async) + running
+
+    def is_lost(self) -> bool:
+        """Whether every slot is taken by a handler that was left behind."""
+        return len(self.running) >= self.slots and not self.owed()
+
     def stuck(self) -> bool:
         """Whether jobs wait here that other workers should have: every slot is busy with something long,
         or the event loop is."""

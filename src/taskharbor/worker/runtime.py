@@ -290,10 +290,11 @@ class Worker:
         return self._allowance.used_up and not len(self._crew.registry)
 
     def _is_cut_short(self) -> bool:
-        """Whether a drain ends though there may be something to do: told to, has done enough, or the store is gone."""
+        """Whether a drain ends though there may be something to do: told to, done enough, no store or slot is left."""
         if self._stopping.is_set() or self._has_done_enough():
             return True
-        return self._outage.moved is not None and not len(self._crew.registry)
+        gone = self._outage.moved is not None or all(lane.is_lost() for lane in self._lanes)
+        return gone and not len(self._crew.registry)
 
     def _is_dry(self) -> bool:
         """Whether there is nothing to do: nothing is held, and since then every lane has looked and found nothing.
@@ -301,13 +302,14 @@ class Worker:
         A handler may have enqueued into any lane until it ended, so what a lane found before that does not count.
         """
         finds = self._finds()
-        if len(self._crew.registry) or not all(claimer.dry for claimer in self._claimers):
+        claimers = [each for each, lane in zip(self._claimers, self._lanes, strict=True) if not lane.is_lost()]
+        if len(self._crew.registry) or not all(claimer.dry for claimer in claimers):
             return False
         for _ in range(2):  # the first look may have begun before
-            looks = [claimer.looks for claimer in self._claimers]
-            for claimer in self._claimers:
+            looks = [claimer.looks for claimer in claimers]
+            for claimer in claimers:
                 claimer.hint()
-            while any(claimer.looks == seen for claimer, seen in zip(self._claimers, looks, strict=True)):
+            while any(claimer.looks == seen for claimer, seen in zip(claimers, looks, strict=True)):
                 if self._is_cut_short():
                     return True
                 if self._finds() != finds:
