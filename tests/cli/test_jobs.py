@@ -15,7 +15,7 @@ from tests.cli.conftest import enqueued, killed
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -132,6 +132,25 @@ def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver
     killed(driver, 1, reason="\x1b[2Jgone\x07")
     assert "\x1b" not in say("dlq", "list")
     assert "\\x1b[2Jgone" in say("dlq", "list")
+
+
+def test_names_with_control_characters_forge_no_lines(driver: Driver, say: Say) -> None:
+    type, queue, tenant = "x\nforged-id  add\tdefault", "q\r\nforged", "t\u2028forged"
+    said = say("enqueue", type, "--queue", queue, "--tenant", tenant)
+    assert said.splitlines() == [said.rstrip("\n")]
+    assert said.endswith(r" enqueued in q\r\nforged" + "\n")
+    listed = say("jobs", "list").splitlines()
+    assert len(listed) == 3, listed
+    assert r"x\nforged-id  add\tdefault" in listed[2]
+    [job] = driver.list(JobFilter(), None, 10).jobs
+    shown = say("jobs", "show", job.id).splitlines()
+    assert r"x\nforged-id" in "\n".join(shown)
+    assert not [line for line in shown if line.startswith("forged")]
+    assert not [line for line in say("queues", "list").splitlines() if line.startswith("forged")]
+    id = "a\nforged is done"
+    driver.enqueue([NewJob("t", b"{}", id=id)])
+    assert say("jobs", "cancel", id) == "a\\nforged is done is cancelled\n"
+    assert say("jobs", "wait", id, code=1) == "a\\nforged is done is cancelled\n"
 
 
 def test_an_unknown_job_is_exit_code_1_in_one_line(driver: Driver, say: Say) -> None:

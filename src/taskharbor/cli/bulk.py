@@ -36,7 +36,9 @@ class Tally:
         self.bad += 1
         if len(self.errors) < MOST_COMPLAINTS:
             self.errors.append({"line": line, "error": problem})
-            print(f"taskharbor: line {line}: {problem}", file=sys.stderr)
+            from taskharbor.cli.output import in_one_line
+
+            print(f"taskharbor: line {line}: {in_one_line(problem)}", file=sys.stderr)
         elif self.bad == MOST_COMPLAINTS + 1:
             print("taskharbor: and more lines like these", file=sys.stderr)
 

@@ -143,7 +143,7 @@ def _harbor(arguments: argparse.Namespace) -> Harbor | None:
 
 
 def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import print_json
+    from taskharbor.cli.output import in_one_line, print_json
 
     text = arguments.payload
     if text == "-":
@@ -155,5 +155,5 @@ def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespa
     else:
         replaced = ", and is what this one says now unless it had begun" if job.on_duplicate == "replace" else ""
         there = f"{answer.id} was there already{replaced}"
-        print(there if answer.existed else f"{answer.id} enqueued in {job.queue}")
+        print(in_one_line(there if answer.existed else f"{answer.id} enqueued in {job.queue}"))
     return 0

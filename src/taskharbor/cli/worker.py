@@ -206,6 +206,7 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
     """One line, on standard error like the log, so that what --drain prints stays alone."""
     import logging
 
+    from taskharbor.cli.output import in_one_line
     from taskharbor.drivers.opening import redacted
 
     asked = settings.get("queues")
@@ -222,9 +223,9 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
         for doubt in doubts:
             log.warning(doubt)
         return
-    print(f"taskharbor {line}", file=sys.stderr)
+    print(f"taskharbor {in_one_line(line)}", file=sys.stderr)
     for doubt in doubts:
-        print(f"taskharbor: {doubt}", file=sys.stderr)
+        print(f"taskharbor: {in_one_line(doubt)}", file=sys.stderr)
 
 
 def _doubts(harbor: Harbor, queues: list[str]) -> list[str]:
