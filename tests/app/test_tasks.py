@@ -177,6 +177,18 @@ def test_a_process_cannot_import_a_function_inside_another(harbor: Harbor) -> No
     assert harbor.task(name="t", pool="process")(at_the_top.function).pool == "process"
 
 
+def _at_module_level() -> Any:
+    function = lambda: 1  # noqa: E731 - as it is called at the top of a module
+    function.__qualname__ = "<lambda>"
+    return function
+
+
+@pytest.mark.parametrize("function", [_at_module_level(), functools.partial(at_the_top.function, 1)])
+def test_a_process_cannot_import_what_has_no_name(harbor: Harbor, function: Any) -> None:
+    with pytest.raises(InvalidInput, match="at the top of a module.*write one there with def"):
+        harbor.task(name="nameless", pool="process")(function)
+
+
 def test_a_function_without_a_name_needs_one(harbor: Harbor) -> None:
     with pytest.raises(InvalidInput, match="give the task one"):
         harbor.task(lambda: None)
