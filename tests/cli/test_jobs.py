@@ -15,7 +15,7 @@ from tests.cli.conftest import enqueued, killed
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -132,6 +132,17 @@ def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver
     killed(driver, 1, reason="\x1b[2Jgone\x07")
     assert "\x1b" not in say("dlq", "list")
     assert "\\x1b[2Jgone" in say("dlq", "list")
+
+
+def test_wait_says_why_a_job_was_cancelled_and_no_error_before_that(driver: Driver, say: Say) -> None:
+    reasoned, by_hand = killed(driver, 2, reason="the old error")
+    driver.redrive(JobFilter(ids=[reasoned]))
+    [leased] = driver.reserve(driver.get(reasoned).queue)
+    driver.settle([Settlement.cancel(reasoned, leased.lease.token, reason="sold out")])
+    assert say("jobs", "wait", reasoned, code=1) == f"{reasoned} is cancelled: sold out\n"
+    driver.redrive(JobFilter(ids=[by_hand]))
+    driver.cancel(by_hand)
+    assert say("jobs", "wait", by_hand, code=1) == f"{by_hand} is cancelled\n"
 
 
 def test_names_with_control_characters_forge_no_lines(driver: Driver, say: Say) -> None:

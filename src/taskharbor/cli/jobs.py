@@ -293,6 +293,7 @@ def _status_of(driver: Driver, id: str) -> str:
 
 def run_wait(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
+    from taskharbor.core.endings import why
 
     with opened(arguments) as driver:
         limit = None if arguments.timeout is None else time.monotonic() + arguments.timeout.total_seconds()
@@ -305,10 +306,11 @@ def run_wait(arguments: argparse.Namespace) -> int:
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.5, _LAST_LOOK_S)
         now = driver.now()
-    return _outcome(arguments, decrypted(job, arguments) if arguments.decrypt else job, now)
+        reason = why(driver, job)
+    return _outcome(arguments, decrypted(job, arguments) if arguments.decrypt else job, now, reason)
 
 
-def _outcome(arguments: argparse.Namespace, job: Job, now: datetime) -> int:
+def _outcome(arguments: argparse.Namespace, job: Job, now: datetime, reason: str) -> int:
     from taskharbor.cli.form import job_data, text_of
     from taskharbor.cli.output import cleaned, in_one_line, print_json
 
@@ -320,7 +322,6 @@ def _outcome(arguments: argparse.Namespace, job: Job, now: datetime) -> int:
     elif not ended:
         print(f"{id} is still {job.phase(now)}: it did not end in time")
     elif code:
-        reason = job.dlq_reason or job.last_error
         print(f"{id} is {job.status.value}" + (f": {cleaned(reason)}" if reason else ""))
     else:
         print(f"{id} is done")
