@@ -77,6 +77,8 @@ def test_a_job_that_is_not_there_is_not_found(harbor: Harbor) -> None:
     for ask in (harbor.job, harbor.wait, harbor.cancel, harbor.retry):
         with pytest.raises(JobNotFound):
             ask("nothing")
+        with pytest.raises(InvalidInput, match="a job is given by its id, .* got int"):
+            ask(5)  # type: ignore[arg-type]
 
 
 # --- Waiting ---------------------------------------------------------------------------------------------------
