@@ -93,6 +93,16 @@ def test_an_unexpected_argument_is_named_with_the_one_that_was_meant() -> None:
     message = refusal(task_of(send), to="a", cuont=2)
     assert message == "email.send: unexpected argument 'cuont': did you mean 'count'? It takes to, count, urgent"
 
+    message = refusal(task_of(send), to="a", zzz=2)
+    assert message == "email.send: unexpected argument 'zzz': it takes to, count, urgent"
+
+
+def test_a_lone_surrogate_is_refused_in_one_sentence() -> None:
+    message = refusal(task_of(send), to="a\ud800")
+    assert message == (
+        r"email.send: argument 'to' is text with a lone surrogate, which cannot be stored: remove '\ud800'"
+    )
+
 
 def test_positional_arguments_get_their_names() -> None:
     assert stored(task_of(send), "a", 2, urgent=True) == {"to": "a", "count": 2, "urgent": True}

@@ -124,7 +124,7 @@ def test_the_name_of_an_argument_that_a_task_does_not_have_is_not_quoted(
 
     enqueue_unchecked(harbor, "take", {SECRET: 1})
     expected = f"unexpected argument '{SECRET}'" if harbor.encryption is None else "an unexpected argument"
-    assert f"take: {expected}: It takes number" in run(harbor, tmp_path, caplog)
+    assert f"take: {expected}: it takes number" in run(harbor, tmp_path, caplog)
 
 
 def test_the_name_of_an_argument_of_a_task_that_takes_any_is_not_quoted(

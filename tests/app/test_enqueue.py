@@ -167,6 +167,21 @@ def test_by_name_a_known_task_has_its_options_and_its_checks(harbor: Harbor, sen
         harbor.enqueue("email.send", ["ada"])
 
 
+@pytest.mark.parametrize("payload", ['{"to": "ada"}', ["ada"], ("ada",), 5, 0.5, True])
+def test_what_no_worker_takes_for_arguments_is_refused_though_the_task_is_elsewhere(
+    harbor: Harbor, payload: object
+) -> None:
+    with pytest.raises(InvalidInput, match="elsewhere: its arguments are given by name"):
+        harbor.enqueue("elsewhere", payload)
+    with pytest.raises(InvalidInput, match="given by name"):
+        harbor.enqueue_many([("elsewhere", payload)])
+
+
+def test_json_in_place_of_a_mapping_is_told_so(harbor: Harbor) -> None:
+    with pytest.raises(InvalidInput, match="give a mapping .*, got str, which is no mapping even if it is JSON"):
+        harbor.enqueue("elsewhere", '{"to": "ada"}')
+
+
 def test_bytes_are_stored_as_they_are_if_the_task_takes_them(harbor: Harbor, send: Task[..., None]) -> None:
     assert harbor.job(harbor.enqueue("email.send", b'{"to": "ada"}')).record.payload == b'{"to": "ada"}'
     assert harbor.job(harbor.enqueue("elsewhere", b"\x00")).record.payload == b"\x00"

@@ -303,7 +303,7 @@ def test_assert_enqueued_finds_jobs_by_task_arguments_and_queue(harbor: Harbor) 
     with in_memory(harbor):
         send.enqueue("ada", at=noon)
         send.using(queue="slow").enqueue("bob")
-        harbor.enqueue("elsewhere", [1])
+        harbor.enqueue("elsewhere", b"[1]")
         assert [job.arguments["to"] for job in assert_enqueued(harbor, send)] == ["ada", "bob"]
         assert_enqueued(harbor, send, to="ada", at=noon)
         assert_enqueued(harbor, "email.send", queue="slow", times=1, to="bob")
@@ -359,7 +359,7 @@ def test_assert_enqueued_shows_what_was_enqueued_instead(harbor: Harbor) -> None
         with pytest.raises(AssertionError, match=r"^expected .* Nothing was enqueued at all\.$"):
             assert_enqueued(harbor, send, to="ada")
         send.enqueue("bob")
-        harbor.enqueue("elsewhere", [1])
+        harbor.enqueue("elsewhere", b"[1]")
         with pytest.raises(AssertionError) as caught:
             assert_enqueued(harbor, send, queue="mail", to="ada")
         assert str(caught.value) == (

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from taskharbor import (
+    Backoff,
+    Cancel,
     Context,
     Extension,
     Harbor,
@@ -21,7 +23,8 @@ from taskharbor import (
     WaitTimeout,
 )
 from taskharbor.app.context import Control
-from taskharbor.core.model import Progress, RetryUpdate
+from taskharbor.core.model import Progress, RetryUpdate, Settlement
+from taskharbor.core.outcome import CANCELLED_RUNNING
 
 
 def taken(harbor: Harbor, queue: str = "default") -> LeasedJob:
@@ -74,6 +77,8 @@ def test_a_job_that_is_not_there_is_not_found(harbor: Harbor) -> None:
     for ask in (harbor.job, harbor.wait, harbor.cancel, harbor.retry):
         with pytest.raises(JobNotFound):
             ask("nothing")
+        with pytest.raises(InvalidInput, match="a job is given by its id, .* got int"):
+            ask(5)  # type: ignore[arg-type]
 
 
 # --- Waiting ---------------------------------------------------------------------------------------------------
@@ -123,6 +128,39 @@ def test_waiting_for_a_job_that_was_cancelled_or_expired_says_so(harbor: Harbor)
         harbor.driver.recover()
     with pytest.raises(JobFailed, match="expired before it ran"):
         harbor.wait(expiring)
+
+
+def test_waiting_for_a_job_whose_handler_cancelled_it_says_why(harbor: Harbor) -> None:
+    @harbor.task(retry=Backoff(base=0))
+    def deliver(*, context: Context) -> None:
+        if context.attempt == 1:
+            raise ValueError("the first attempt fails")
+        raise Cancel("the account is gone")
+
+    id = deliver.enqueue().id
+    harbor.worker().drain()
+    with pytest.raises(JobFailed, match=r"deliver .* was cancelled: the account is gone$") as caught:
+        harbor.wait(id)
+    assert (caught.value.status, caught.value.error) == (Status.CANCELLED, "the account is gone")
+    with pytest.raises(JobFailed, match="was cancelled: the account is gone$"):
+        asyncio.run(harbor.await_result(id))
+
+
+def test_an_error_before_a_cancel_by_hand_is_not_its_reason(harbor: Harbor) -> None:
+    id = dead(harbor, "the old error")
+    harbor.retry(id)
+    assert harbor.cancel(id) is Status.CANCELLED
+    with pytest.raises(JobFailed, match=r"was cancelled$") as caught:
+        harbor.wait(id)
+    assert caught.value.error == ""
+
+
+def test_a_cancel_without_a_reason_is_told_in_one_breath(harbor: Harbor) -> None:
+    id = harbor.enqueue("t").id
+    token = taken(harbor).lease.token
+    harbor.driver.settle([Settlement.cancel(id, token, reason=CANCELLED_RUNNING)])
+    with pytest.raises(JobFailed, match=r"was cancelled while it ran$"):
+        harbor.wait(id)
 
 
 # --- The DLQ -----------------------------------------------------------------------------------------------------

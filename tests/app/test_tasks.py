@@ -77,6 +77,27 @@ def test_the_options_of_a_task_win_over_the_harbors() -> None:
     )
 
 
+def test_no_retries_are_one_attempt(harbor: Harbor) -> None:
+    once = harbor.task(name="once", max_retries=0)(lambda: None)
+    often = harbor.task(name="often", max_attempts=4)(lambda: None)
+    assert once.max_attempts == 1
+    jobs = [once.enqueue(), often.using(max_retries=0).enqueue(), harbor.enqueue("elsewhere", max_retries=0)]
+    assert [harbor.job(job).max_attempts for job in jobs] == [1, 1, 1]
+
+
+def test_no_attempts_are_refused_where_they_are_written(harbor: Harbor) -> None:
+    task = harbor.task(name="t")(lambda: None)
+    for write in (
+        lambda: harbor.task(name="u", max_attempts=0)(lambda: None),
+        lambda: task.using(max_attempts=0),
+        lambda: harbor.enqueue("elsewhere", max_attempts=0),
+        lambda: Harbor("memory://", max_attempts=0),
+        lambda: harbor.periodic("@every 1m", max_attempts=0)(task),
+    ):
+        with pytest.raises(InvalidInput, match="give 1 for no retry, or leave it out"):
+            write()
+
+
 def test_max_retries_is_another_name_for_max_attempts(harbor: Harbor) -> None:
     assert harbor.task(name="t", max_retries=3)(lambda: None).max_attempts == 3
 
@@ -154,6 +175,18 @@ def test_a_process_cannot_import_a_function_inside_another(harbor: Harbor) -> No
     with pytest.raises(InvalidInput, match="at the top of a module.*move .*nested there"):
         harbor.task(pool="process")(nested)
     assert harbor.task(name="t", pool="process")(at_the_top.function).pool == "process"
+
+
+def _at_module_level() -> Any:
+    function = lambda: 1  # noqa: E731 - as it is called at the top of a module
+    function.__qualname__ = "<lambda>"
+    return function
+
+
+@pytest.mark.parametrize("function", [_at_module_level(), functools.partial(at_the_top.function, 1)])
+def test_a_process_cannot_import_what_has_no_name(harbor: Harbor, function: Any) -> None:
+    with pytest.raises(InvalidInput, match="at the top of a module.*write one there with def"):
+        harbor.task(name="nameless", pool="process")(function)
 
 
 def test_a_function_without_a_name_needs_one(harbor: Harbor) -> None:

@@ -70,9 +70,12 @@ def test_a_job_that_waits_is_replaced_put_off_or_named_in_an_error(run: Run, dri
     assert driver.get(first["id"]).payload == b'{"text":"b"}'
     said = say("enqueue", "index", '{"text": "b"}', "--key", "doc-1", "--on-duplicate", "raise", code=1)
     assert first["id"] in said
+    assert "on_duplicate" not in said
     assert run("enqueue", "other", '{"n": 1}', "--unique", "args", "--on-duplicate", "return")["existed"] is False
     said = say("enqueue", "other", '{"n": 1}', "--unique", "args", "--on-duplicate", "raise", code=1)
     assert "counts as the same as this one" in said
+    assert "give --on-duplicate return" in said
+    assert "on_duplicate" not in said
     late = run("enqueue", "index", '{"text": "a"}', "--unique", "text", "--debounce", "1h")
     assert run("enqueue", "index", '{"text": "a"}', "--unique", "text", "--debounce", "2h")["existed"]
     assert driver.get(late["id"]).due_at - driver.now() > timedelta(minutes=110)

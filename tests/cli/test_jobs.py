@@ -15,7 +15,7 @@ from tests.cli.conftest import enqueued, killed
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
+from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -132,6 +132,36 @@ def test_what_would_move_the_cursor_of_a_terminal_is_shown_and_not_obeyed(driver
     killed(driver, 1, reason="\x1b[2Jgone\x07")
     assert "\x1b" not in say("dlq", "list")
     assert "\\x1b[2Jgone" in say("dlq", "list")
+
+
+def test_wait_says_why_a_job_was_cancelled_and_no_error_before_that(driver: Driver, say: Say) -> None:
+    reasoned, by_hand = killed(driver, 2, reason="the old error")
+    driver.redrive(JobFilter(ids=[reasoned]))
+    [leased] = driver.reserve(driver.get(reasoned).queue)
+    driver.settle([Settlement.cancel(reasoned, leased.lease.token, reason="sold out")])
+    assert say("jobs", "wait", reasoned, code=1) == f"{reasoned} is cancelled: sold out\n"
+    driver.redrive(JobFilter(ids=[by_hand]))
+    driver.cancel(by_hand)
+    assert say("jobs", "wait", by_hand, code=1) == f"{by_hand} is cancelled\n"
+
+
+def test_names_with_control_characters_forge_no_lines(driver: Driver, say: Say) -> None:
+    type, queue, tenant = "x\nforged-id  add\tdefault", "q\r\nforged", "t\u2028forged"
+    said = say("enqueue", type, "--queue", queue, "--tenant", tenant)
+    assert said.splitlines() == [said.rstrip("\n")]
+    assert said.endswith(r" enqueued in q\r\nforged" + "\n")
+    listed = say("jobs", "list").splitlines()
+    assert len(listed) == 3, listed
+    assert r"x\nforged-id  add\tdefault" in listed[2]
+    [job] = driver.list(JobFilter(), None, 10).jobs
+    shown = say("jobs", "show", job.id).splitlines()
+    assert r"x\nforged-id" in "\n".join(shown)
+    assert not [line for line in shown if line.startswith("forged")]
+    assert not [line for line in say("queues", "list").splitlines() if line.startswith("forged")]
+    id = "a\nforged is done"
+    driver.enqueue([NewJob("t", b"{}", id=id)])
+    assert say("jobs", "cancel", id) == "a\\nforged is done is cancelled\n"
+    assert say("jobs", "wait", id, code=1) == "a\\nforged is done is cancelled\n"
 
 
 def test_an_unknown_job_is_exit_code_1_in_one_line(driver: Driver, say: Say) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -337,7 +338,8 @@ def test_a_thread_that_ends_after_its_job_was_released_changes_nothing(harbor: H
     assert (view.state, view.result, outcomes(view)) == ("ready", None, ["released"])
 
 
-def test_a_second_stop_in_a_hurry_ends_the_grace_time(harbor: Harbor) -> None:
+def test_a_second_stop_in_a_hurry_ends_the_grace_time(harbor: Harbor, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "taskharbor")
     door, begun = threading.Event(), threading.Event()
 
     @harbor.task
@@ -351,7 +353,7 @@ def test_a_second_stop_in_a_hurry_ends_the_grace_time(harbor: Harbor) -> None:
     assert begun.wait(10)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    until(worker._stopping.is_set)
+    until(lambda: "stopping: 1 job has 600 s to end" in caplog.text)
     worker.hurry()
     stopping.join(15)
     assert not stopping.is_alive()

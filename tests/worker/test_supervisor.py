@@ -27,6 +27,12 @@ def test_workers_that_can_never_start_are_not_started_for_ever(caplog: pytest.Lo
     assert sum("usage error" in record.message for record in caplog.records) == 1
 
 
+def test_workers_whose_store_refuses_them_are_not_started_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "taskharbor"):
+        assert crew(f"raise SystemExit({supervisor.REFUSED})").run() == 1
+    assert sum("waiting does not help" in record.message for record in caplog.records) == 1
+
+
 def test_one_that_fails_alone_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
     monkeypatch.chdir(tmp_path)
@@ -56,6 +62,42 @@ def test_other_failures_at_the_start_may_pass(tmp_path: Path, monkeypatch: pytes
     assert len(list(tmp_path.iterdir())) >= 5
 
 
+def run_two(module: str, here: Path) -> subprocess.CompletedProcess[str]:
+    """`taskharbor worker` with two processes, which is expected to end by itself."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.run(
+        [sys.executable, "-m", "taskharbor", "-A", module, "worker", "--processes", "2"],
+        cwd=here, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_store_that_waiting_cannot_cure_ends_the_command_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a_file").touch()
+    (tmp_path / "lost_app.py").write_text(
+        "from taskharbor import Harbor\nharbor = Harbor('sqlite:///a_file/jobs.db')\n\n"
+        "@harbor.task\ndef nothing() -> None: ...\n"
+    )
+    ended = run_two("lost_app", tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    announced, said = ended.stderr.splitlines()
+    assert "with 2 processes" in announced
+    assert said.startswith("taskharbor: ")
+    assert "a_file" in said
+
+
+def test_a_store_that_refuses_only_later_ends_the_command_too(tmp_path: Path) -> None:
+    (tmp_path / "a_file").touch()
+    (tmp_path / "later_app.py").write_text(
+        "import os\nfrom taskharbor import Harbor\n"
+        "place = 'a_file/jobs.db' if 'TASKHARBOR_SUPERVISED' in os.environ else 'jobs.db'\n"
+        "harbor = Harbor(f'sqlite:///{place}')\n\n@harbor.task\ndef nothing() -> None: ...\n"
+    )
+    ended = run_two("later_app", tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    assert "waiting does not help" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_an_application_that_cannot_be_used_by_the_children_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "half_app.py").write_text(
         "import os\nfrom taskharbor import Harbor\n"
@@ -63,12 +105,8 @@ def test_an_application_that_cannot_be_used_by_the_children_ends_the_command(tmp
         "    harbor = Harbor('sqlite:///jobs.db')\n\n"
         "    @harbor.task\n    def nothing() -> None: ...\n"
     )
-    path = os.pathsep.join(filter(None, sys.path))
     began = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-m", "taskharbor", "-A", "half_app", "worker", "--processes", "2"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = run_two("half_app", tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert "usage error" in ended.stderr
     assert time.monotonic() - began < 30

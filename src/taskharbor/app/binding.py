@@ -193,11 +193,11 @@ class Binding:
 
     def _unknown(self, name: str) -> InvalidArguments:
         near = difflib.get_close_matches(str(name), self._checks, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = f"did you mean {near[0]!r}? It" if near else "it"
         takes = ", ".join(self._checks) or "no arguments"
         return InvalidArguments(
-            f"{self.task}: unexpected argument {name!r}: {hint}It takes {takes}",
-            unquoted=f"{self.task}: an unexpected argument: It takes {takes}",
+            f"{self.task}: unexpected argument {name!r}: {hint} takes {takes}",
+            unquoted=f"{self.task}: an unexpected argument: it takes {takes}",
         )
 
     def _refuse_missing(self, values: Mapping[str, Any]) -> NoReturn:

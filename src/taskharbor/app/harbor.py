@@ -14,7 +14,7 @@ from taskharbor.app.governing import Governing
 from taskharbor.app.lookup import JobView, id_of
 from taskharbor.app.many import EnqueuedMany, chunks, enqueue_chunks
 from taskharbor.app.naming import job_of, task_name, terms_of
-from taskharbor.app.options import EnqueueOptions, Terms
+from taskharbor.app.options import EnqueueOptions, Terms, check_attempts
 from taskharbor.app.runs import WorkflowRun
 from taskharbor.app.store import Store
 from taskharbor.app.task import Task
@@ -72,6 +72,7 @@ class Harbor(Defining, Governing):
             raise InvalidInput(f"retry takes a Backoff, for example Backoff(base=1), got {retry!r}")
         self.backoff = retry or Backoff()
         """The policy for failed attempts of tasks that have none of their own."""
+        check_attempts(max_attempts)
         self._terms = Terms({"queue": queue, "tenant_id": tenant, "max_attempts": max_attempts, "timeout": timeout})
         self._terms = self._terms._replace(decode=self.codec.decode)
         check_terms("harbor", self._terms)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from taskharbor.app.sealed import payload_of, result_of
 from taskharbor.core.codec import Codec
 from taskharbor.core.contract import Driver
+from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import Attempt, Enqueued, Job, Progress, Status
 
 if TYPE_CHECKING:
@@ -158,4 +159,7 @@ class JobView:
 
 def id_of(job: str | Enqueued | JobView) -> str:
     """Whoever has the answer of an enqueue, or a job, may use it where an id is meant."""
-    return job if isinstance(job, str) else job.id
+    found = job if isinstance(job, str) else getattr(job, "id", None)
+    if not isinstance(found, str):
+        raise InvalidInput(f"a job is given by its id, or as the answer of an enqueue, got {type(job).__name__}")
+    return found

@@ -48,7 +48,7 @@ class EnqueueOptions(TypedDict, total=False):
     """What limits per key count the job by: text, in which `{name}` stands for an argument, or a function of them."""
     max_attempts: int | None
     max_retries: int | None
-    """Another name for `max_attempts`."""
+    """Another name for `max_attempts`; 0 is one attempt, which is what it says."""
     timeout: Duration | None
     id: str | None
     connection: Any
@@ -79,6 +79,12 @@ def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
     near = get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? Known" if near else "known"
     return InvalidInput(f"unknown option {name!r}: {meant} are {', '.join(names)}")
+
+
+def check_attempts(max_attempts: object) -> None:
+    """A driver takes 0 for the default. Whoever writes it means no retry, so it is refused before it gets there."""
+    if max_attempts == 0:
+        raise InvalidInput("max_attempts counts all executions, so 0 is none: give 1 for no retry, or leave it out")
 
 
 def _check_scope(given: object) -> None:
@@ -140,6 +146,9 @@ class Terms(NamedTuple):
         for first, second in _PAIRS:
             if options.get(first) is not None and options.get(second) is not None:
                 raise InvalidInput(f"{first} and {second} do not go together: give one of them")
+        check_attempts(options.get("max_attempts"))
+        if options.get("max_retries") == 0:
+            options = {**options, "max_retries": 1}
         fields = {**self.fields, **{_FIELDS.get(k, k): v for k, v in options.items() if k not in _OURS}}
         delay, expires_in = self.delay, self.expires_in
         if "run_at" in options:

@@ -349,10 +349,12 @@ def _pool_of(task: str, function: Callable[..., Any], pool: Pool | None) -> Pool
         raise InvalidInput(f"{task}: is a generator, whose body would never run: return a list instead of yielding")
     if pool is not None and pool not in _POOLS:
         raise InvalidInput(f"{task}: pool must be one of {', '.join(_POOLS)}, got {pool!r}")
-    if pool == "process" and "<locals>" in getattr(function, "__qualname__", ""):
+    where = getattr(function, "__qualname__", "")
+    if pool == "process" and (not where or "<" in where):  # <locals>, <lambda>
+        cure = f"move {where} there" if where and "<lambda>" not in where else "write one there with def"
         raise InvalidInput(
             f"{task}: pool='process' needs a function at the top of a module, where another process can import it: "
-            f"move {function.__qualname__} there, or leave pool out"
+            f"{cure}, or leave pool out"
         )
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner)
     if is_async and pool in ("thread", "process"):

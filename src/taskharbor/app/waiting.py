@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from taskharbor.app import sealed
 from taskharbor.app.errors import JobFailed, WaitTimeout
 from taskharbor.app.lookup import FINISHED
 from taskharbor.core.codec import Codec
 from taskharbor.core.contract import Driver
+from taskharbor.core.endings import why
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.model import Job, Status
+from taskharbor.core.outcome import OWN_REASONS
 
 if TYPE_CHECKING:
     from taskharbor.app.encryption import Keyring
@@ -26,7 +28,7 @@ def wait(driver: Driver, codec: Codec, id: str, timeout: float | None, ring: Key
     while True:
         job = driver.get(id)
         if job.status in FINISHED:
-            return result_of(job, codec, ring)
+            return result_of(job, codec, ring) if job.status is Status.DONE else _raise(job, why(driver, job))
         time.sleep(next(pauses))
 
 
@@ -43,7 +45,9 @@ async def await_result(
     while True:
         job = await asyncio.to_thread(driver.get, id)
         if job.status in FINISHED:
-            return result_of(job, codec, ring)
+            if job.status is Status.DONE:
+                return result_of(job, codec, ring)
+            _raise(job, await asyncio.to_thread(why, driver, job))
         await asyncio.sleep(next(pauses))
 
 
@@ -70,15 +74,21 @@ def _growing_pauses(what: str, timeout: float | None) -> Iterator[float]:
 
 
 def result_of(job: Job, codec: Codec, ring: Keyring | None = None) -> Any:
-    """The result of a job that is done; JobFailed for one that ended otherwise."""
-    if job.status is Status.DONE:
-        result = sealed.result_of(job, ring)
-        return None if result is None else codec.decode(result)
-    error = job.dlq_reason or job.last_error
+    """The result of a job that is done."""
+    result = sealed.result_of(job, ring)
+    return None if result is None else codec.decode(result)
+
+
+def _raise(job: Job, error: str) -> NoReturn:
+    """JobFailed for a job that ended otherwise, with `error` for the reason."""
     if job.status is Status.DLQ:
         ended = f"is in the DLQ ({job.dlq_code})"
+    elif job.status is Status.CANCELLED:
+        ended = "was cancelled"
+        if error in OWN_REASONS:
+            ended, error = f"was {error}", ""
     else:
-        ended = f"was {job.status.value}" if job.status is Status.CANCELLED else "expired before it ran"
+        ended = "expired before it ran"
     # The last line of a traceback is the one that says what went wrong; all of it is in `error`.
     summary = error.strip().rpartition("\n")[2]
     raise JobFailed(

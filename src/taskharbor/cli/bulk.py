@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from taskharbor.cli.output import ProgressBar, print_json
+from taskharbor.cli.enqueue import is_there
+from taskharbor.cli.output import ProgressBar, in_one_line, print_json
 from taskharbor.cli.template import Template
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import IdempotencyConflict, InvalidInput
+from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput
 from taskharbor.core.model import NewJob
 
 CHUNK_LINES: Final = 1_000
@@ -36,7 +37,7 @@ class Tally:
         self.bad += 1
         if len(self.errors) < MOST_COMPLAINTS:
             self.errors.append({"line": line, "error": problem})
-            print(f"taskharbor: line {line}: {problem}", file=sys.stderr)
+            print(f"taskharbor: line {line}: {in_one_line(problem)}", file=sys.stderr)
         elif self.bad == MOST_COMPLAINTS + 1:
             print("taskharbor: and more lines like these", file=sys.stderr)
 
@@ -70,7 +71,8 @@ def _store(driver: Driver, jobs: list[tuple[int, NewJob]], tally: Tally) -> None
         answers = driver.enqueue([job for _, job in jobs])
     except (InvalidInput, IdempotencyConflict) as error:
         number = _culprit(driver, jobs, error)
-        tally.complain(number, " ".join(str(error).split()))
+        said = is_there(error) if isinstance(error, DuplicateJob) else str(error)
+        tally.complain(number, " ".join(said.split()))
         tally.held_back += len(jobs) - 1
         return
     existed = sum(answer.existed for answer in answers)

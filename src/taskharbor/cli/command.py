@@ -147,4 +147,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _one_line(error: TaskHarborError) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    from taskharbor.cli.output import in_one_line
+
+    return in_one_line(" ".join(str(error).split())) or type(error).__name__

@@ -231,10 +231,10 @@ def _missing(arguments: argparse.Namespace, found: Sequence[str]) -> list[str]:
 
 
 def _complain(missing: Sequence[Any]) -> int:
-    from taskharbor.cli.output import cleaned
+    from taskharbor.cli.output import in_one_line
 
     for id in missing:
-        print(f"taskharbor: {cleaned(str(id))} is not in the DLQ", file=sys.stderr)
+        print(f"taskharbor: {in_one_line(str(id))} is not in the DLQ", file=sys.stderr)
     return 1 if missing else 0
 
 

@@ -38,7 +38,7 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import Table, print_json, show
+    from taskharbor.cli.output import Table, in_one_line, print_json, show
     from taskharbor.cli.store import migrate_words, store_address
     from taskharbor.drivers.opening import redacted
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1 if problems else 0
     rows = [(finding.level, finding.check, finding.said) for finding in findings]
     show(f"{redacted(url)}", Table(("", "check", "found"), rows))
-    cures = [f"  {finding.check}: {finding.cure}" for finding in findings if finding.cure]
+    cures = [in_one_line(f"  {finding.check}: {finding.cure}") for finding in findings if finding.cure]
     if cures:
         show("\nwhat to do\n" + "\n".join(cures))
     return 1 if problems else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.values import duration, moment, names, pair, positive
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import DuplicateJob, InvalidInput, TaskHarborError
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
@@ -142,18 +142,29 @@ def _harbor(arguments: argparse.Namespace) -> Harbor | None:
     return find_harbor(arguments.app, arguments.app_directory)
 
 
+def is_there(error: DuplicateJob) -> str:
+    """The same in words of the command line."""
+    return (
+        f"job {error.existing_id} counts as the same as this one, so nothing was enqueued: give --on-duplicate return "
+        "to be given its id"
+    )
+
+
 def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import print_json
+    from taskharbor.cli.output import in_one_line, print_json
 
     text = arguments.payload
     if text == "-":
         text = sys.stdin.buffer.read()
     job = template.job(b"{}" if text is None else text, driver.now())
-    answer = driver.enqueue([job])[0]
+    try:
+        answer = driver.enqueue([job])[0]
+    except DuplicateJob as error:
+        raise TaskHarborError(is_there(error)) from None
     if arguments.json:
         print_json({"id": answer.id, "existed": answer.existed})
     else:
         replaced = ", and is what this one says now unless it had begun" if job.on_duplicate == "replace" else ""
         there = f"{answer.id} was there already{replaced}"
-        print(there if answer.existed else f"{answer.id} enqueued in {job.queue}")
+        print(in_one_line(there if answer.existed else f"{answer.id} enqueued in {job.queue}"))
     return 0

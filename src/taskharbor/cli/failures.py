@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskharbor.cli.output import Table, shortened
+from taskharbor.core.endings import why
 from taskharbor.core.errors import JobNotFound
 from taskharbor.core.model import Job, Status
 from taskharbor.core.workflow import Step, StepState
@@ -46,7 +47,7 @@ def _error(driver: Driver, job_id: str) -> str:
         job = driver.get(job_id)
     except JobNotFound:
         return "its job is gone"
-    return job.dlq_reason or job.last_error or _ending(job)
+    return why(driver, job) or _ending(job)
 
 
 def _ending(job: Job) -> str:

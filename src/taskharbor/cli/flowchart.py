@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from taskharbor.cli.output import cleaned, has_rich
+from taskharbor.cli.output import has_rich, in_one_line
 from taskharbor.core.model import Status
 from taskharbor.core.workflow import Step, StepCounts, StepState
 
@@ -51,7 +51,7 @@ def drawn(steps: Sequence[Step], edges: Sequence[tuple[int, int]], counts: Seque
     for key in sorted(nodes, key=lambda key: (levels[key], list(nodes).index(key))):
         causes = [nodes[cause].name for cause in nodes if cause in before[key]]
         after = f"  ← {', '.join(causes[:4])}{', …' if len(causes) > 4 else ''}" if causes else ""
-        lines.append("  " * levels[key] + _line(nodes[key]) + cleaned(after))
+        lines.append("  " * levels[key] + _line(nodes[key]) + in_one_line(after))
     if not nodes:
         lines.append("no steps are left")
     return "\n".join(lines)
@@ -108,11 +108,11 @@ def _line(node: Node) -> str:
     sign = _coloured(_SIGNS[worst], worst)
     if node.job_id is not None:
         state = worst.value if node.lost is None else f"{worst.value}, {node.lost.value}"
-        return f"{sign} {cleaned(node.name)}  {_coloured(state, worst)}  {node.job_id}"
+        return f"{sign} {in_one_line(node.name)}  {_coloured(state, worst)}  {in_one_line(node.job_id)}"
     ended = node.states.get(StepState.DONE, 0)
     filled = _BAR * ended // total
     said = ", ".join(f"{count:,} {state.value}" for state, count in node.states.items())
-    return f"{sign} {cleaned(node.name)} x{total:,}  {'█' * filled}{'░' * (_BAR - filled)}  {said}"
+    return f"{sign} {in_one_line(node.name)} x{total:,}  {'█' * filled}{'░' * (_BAR - filled)}  {said}"
 
 
 _ORDER: Final = (

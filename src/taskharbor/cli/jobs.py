@@ -268,7 +268,7 @@ def run_cancel(arguments: argparse.Namespace) -> int:
 def _report(
     arguments: argparse.Namespace, answers: list[dict[str, object]], *, done: str, problem: str, ok: str
 ) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
 
     if arguments.json:
         print_json({"jobs": answers})
@@ -280,7 +280,7 @@ def _report(
             said = "does not exist"
         elif answer["status"] == "inflight" and answer[ok]:
             said = "was told to stop, and will be cancelled when it does"
-        print(f"{cleaned(str(answer['id']))} {said}")
+        print(f"{in_one_line(str(answer['id']))} {said}")
     return 0 if all(answer[ok] for answer in answers) else 1
 
 
@@ -293,6 +293,7 @@ def _status_of(driver: Driver, id: str) -> str:
 
 def run_wait(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
+    from taskharbor.core.endings import why
 
     with opened(arguments) as driver:
         limit = None if arguments.timeout is None else time.monotonic() + arguments.timeout.total_seconds()
@@ -305,24 +306,25 @@ def run_wait(arguments: argparse.Namespace) -> int:
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.5, _LAST_LOOK_S)
         now = driver.now()
-    return _outcome(arguments, decrypted(job, arguments) if arguments.decrypt else job, now)
+        reason = why(driver, job)
+    return _outcome(arguments, decrypted(job, arguments) if arguments.decrypt else job, now, reason)
 
 
-def _outcome(arguments: argparse.Namespace, job: Job, now: datetime) -> int:
+def _outcome(arguments: argparse.Namespace, job: Job, now: datetime, reason: str) -> int:
     from taskharbor.cli.form import job_data, text_of
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import cleaned, in_one_line, print_json
 
+    id = in_one_line(job.id)
     ended = job.completed_at is not None
     code = 0 if job.status.value == "done" else 1
     if arguments.json:
         print_json({"job": job_data(job, now), "ended": ended})
     elif not ended:
-        print(f"{job.id} is still {job.phase(now)}: it did not end in time")
+        print(f"{id} is still {job.phase(now)}: it did not end in time")
     elif code:
-        reason = job.dlq_reason or job.last_error
-        print(cleaned(f"{job.id} is {job.status.value}" + (f": {reason}" if reason else "")))
+        print(f"{id} is {job.status.value}" + (f": {cleaned(reason)}" if reason else ""))
     else:
-        print(f"{job.id} is done")
+        print(f"{id} is done")
         if job.result is not None:
             print(cleaned(text_of(job.result)))
     return code

@@ -55,10 +55,10 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def say(doubts: Iterable[str]) -> None:
-    from taskharbor.cli.output import cleaned
+    from taskharbor.cli.output import in_one_line
 
     for doubt in doubts:
-        print(f"taskharbor: {cleaned(doubt)}", file=sys.stderr)
+        print(f"taskharbor: {in_one_line(doubt)}", file=sys.stderr)
 
 
 def _known(driver: Driver, scope: str) -> set[str]:

@@ -19,6 +19,7 @@ from taskharbor.cli.table import table as plain_table
 
 # What a terminal would obey instead of show. Payloads and errors come from anywhere.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_BREAK: Final = re.compile(r"[\t\n\u2028\u2029]")
 _LONG: Final = ("last error", "error", "found", "queues")
 """Columns that go on below when the terminal is too narrow. All others stay whole, ids above all."""
 _LEAST_OF_LONG: Final = 12
@@ -45,10 +46,15 @@ def cleaned(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def in_one_line(text: str) -> str:
+    """The text cleaned, and with nothing in it that would begin another line or column: a name must not forge a row."""
+    return _BREAK.sub(lambda found: found[0].encode("unicode_escape").decode(), cleaned(text))
+
+
 def shortened(text: str, longest: int = 60) -> str:
     """The line that says most, cut if need be: the last of a traceback, else the first. Never used for ids."""
     lines = text.strip().splitlines() or [""]
-    line = cleaned(lines[-1] if lines[0].startswith("Traceback ") else lines[0])
+    line = in_one_line(lines[-1] if lines[0].startswith("Traceback ") else lines[0])
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
@@ -112,12 +118,12 @@ def _console() -> Any:
 
 
 def _texts(table: Table) -> list[list[object]]:
-    return [[cleaned(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows]
+    return [[in_one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows]
 
 
 def _least_width(table: Table) -> int:
     """The columns that a table needs when it is drawn with lines."""
-    columns = zip(table.headings, *table.rows, strict=True)
+    columns = zip(table.headings, *_texts(table), strict=True)
     widths = [
         _LEAST_OF_LONG if column[0] in _LONG else max(len("" if cell is None else str(cell)) for cell in column)
         for column in columns
@@ -172,7 +178,7 @@ def print_each(arguments: argparse.Namespace, key: str, done: Mapping[str, Mappi
         print_json({key: list(done.values())})
     else:
         for name in done:
-            print(line.format(cleaned(name)))
+            print(line.format(in_one_line(name)))
     return 0
 
 

@@ -201,7 +201,7 @@ def _show_archive(report: ArchiveReport, *, as_json: bool) -> None:
 
 
 def _show_restore(report: RestoreReport, *, as_json: bool) -> int:
-    from taskharbor.cli.output import Table, cleaned, print_json, show
+    from taskharbor.cli.output import Table, in_one_line, print_json, show
 
     if as_json:
         print_json(report.data())
@@ -216,5 +216,5 @@ def _show_restore(report: RestoreReport, *, as_json: bool) -> int:
         if report.earlier:
             print(f"{report.earlier:,} jobs stay in the lake: their ids were used again since, and name other jobs now")
     for id in report.missing:
-        print(f"taskharbor: the lake has no finished job {cleaned(id)}", file=sys.stderr)
+        print(f"taskharbor: the lake has no finished job {in_one_line(id)}", file=sys.stderr)
     return 1 if report.missing else 0

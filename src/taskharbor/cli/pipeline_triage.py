@@ -216,11 +216,11 @@ def _many(count: int, what: str) -> str:
 
 def _reach(radius: Radius) -> str:
     """The most affected, and how many more there are."""
-    from taskharbor.cli.output import cleaned
+    from taskharbor.cli.output import in_one_line
 
     names = list(radius.top)[:2]
     more = radius.count - len(names)
-    return cleaned(", ".join(names)) + (f" +{more:,}" if more else "")
+    return in_one_line(", ".join(names)) + (f" +{more:,}" if more else "")
 
 
 def _in_lake(cluster: Cluster) -> tuple[str, str, str, str, str]:

@@ -62,7 +62,7 @@ def add_to(group: Verbs) -> None:
 
 
 def run_limit(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
     from taskharbor.core.errors import InvalidInput
     from taskharbor.core.forms import limit_data
@@ -86,12 +86,12 @@ def run_limit(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(limit_data(limit))
     else:
-        print(cleaned(f"{whose}: {limit_text(limit)}"))
+        print(in_one_line(f"{whose}: {limit_text(limit)}"))
     return 0
 
 
 def _lift(arguments: argparse.Namespace, scope: str, whose: str) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
 
     with opened(arguments, create=True) as driver:
@@ -101,7 +101,7 @@ def _lift(arguments: argparse.Namespace, scope: str, whose: str) -> int:
     if arguments.json:
         print_json({"scope": scope, "name": arguments.name, "per": arguments.per, "lifted": lifted})
     else:
-        print(cleaned(f"the limit of {whose} is lifted" if lifted else f"{whose} had no limit"))
+        print(in_one_line(f"the limit of {whose} is lifted" if lifted else f"{whose} had no limit"))
     return 0
 
 
@@ -123,7 +123,7 @@ def limit_of(scope: str, name: str, per: str) -> str:
 
 
 def run_fair(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
     from taskharbor.core.errors import InvalidInput
     from taskharbor.core.limits import MAX_NAME, check_name
@@ -146,9 +146,9 @@ def run_fair(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"name": arguments.name, "fair": not arguments.off, "weights": weights})
     elif arguments.off:
-        print(f"{cleaned(arguments.name)}: first come, first served")
+        print(f"{in_one_line(arguments.name)}: first come, first served")
     else:
-        print(f"{cleaned(arguments.name)}: {cleaned(_shares(weights))}")
+        print(f"{in_one_line(arguments.name)}: {in_one_line(_shares(weights))}")
     return 0
 
 

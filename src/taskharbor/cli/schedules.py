@@ -125,7 +125,7 @@ def run_pause(arguments: argparse.Namespace, *, paused: bool) -> int:
 
 
 def run_now(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
     from taskharbor.worker.scheduler import run_now as enqueue_now
 
@@ -137,7 +137,7 @@ def run_now(arguments: argparse.Namespace) -> int:
         print_json({"jobs": [{"schedule": name, "id": id} for name, id in ids.items()]})
     else:
         for name, id in ids.items():
-            print(f"{id} enqueued for {cleaned(name)}")
+            print(in_one_line(f"{id} enqueued for {name}"))
     return 0
 
 

@@ -118,7 +118,7 @@ def rates(rows: Sequence[Glance], now: datetime) -> dict[str, Any]:
 
 def screen(stats: dict[str, Any]) -> Screen:
     from taskharbor.cli.form import span
-    from taskharbor.cli.output import Screen, Table
+    from taskharbor.cli.output import Screen, Table, in_one_line
 
     counts: dict[str, int] = stats["counts"]
     states = [state for state in counts if state != "scheduled"]
@@ -140,7 +140,7 @@ def screen(stats: dict[str, Any]) -> Screen:
     lines = [
         f"scheduled for later: {counts['scheduled']:,}",
         f"last {span(recent['window_s'])}: {ran}",
-        f"workers: {workers['alive']} alive with {workers['slots']} slots{silent}; leader: {leaders}",
+        in_one_line(f"workers: {workers['alive']} alive with {workers['slots']} slots{silent}; leader: {leaders}"),
     ]
     if stats["moved"]:
         lines.append(stats["moved"])

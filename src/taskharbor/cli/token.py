@@ -70,7 +70,7 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run_create(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
     from taskharbor.core.tokens import new_token
 
@@ -87,7 +87,8 @@ def run_create(arguments: argparse.Namespace) -> int:
     print(secret)
     whom = "all tenants" if token.tenant_id == "*" else f"the tenant {token.tenant_id}"
     print(
-        cleaned(f"taskharbor: token {token.id} ({token.role}, {whom}): keep it, it is not shown again"), file=sys.stderr
+        in_one_line(f"taskharbor: token {token.id} ({token.role}, {whom}): keep it, it is not shown again"),
+        file=sys.stderr,
     )
     return 0
 
@@ -121,7 +122,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_revoke(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_json
+    from taskharbor.cli.output import in_one_line, print_json
     from taskharbor.cli.store import opened
 
     with opened(arguments, writes=True) as driver:
@@ -131,7 +132,7 @@ def run_revoke(arguments: argparse.Namespace) -> int:
         print_json({"tokens": [{"id": id, "revoked": id in known} for id in revoked]})
     else:
         for id in revoked:
-            print(cleaned(f"{id} is revoked" if id in known else f"{id} is no token"))
+            print(in_one_line(f"{id} is revoked" if id in known else f"{id} is no token"))
     return 0 if known >= revoked.keys() else 1
 
 

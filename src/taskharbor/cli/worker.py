@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb, flag_of, nearest, options_of
 from taskharbor.cli.values import positive, positive_duration, queues
-from taskharbor.core.errors import InvalidInput, StoreMoved
+from taskharbor.core.errors import (
+    InvalidInput,
+    MissingExtra,
+    SchemaMissing,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreMoved,
+    StoreRefused,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
     from taskharbor.worker.tally import Tally
 
+_INCURABLE: Final = (StoreRefused, SchemaMissing, SchemaTooNew, StoreCorrupt, MissingExtra)
+"""What waiting does not cure: somebody must correct it."""
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _DESCRIPTION: Final = """\
 Run the jobs of an application until told to stop.
@@ -122,11 +133,11 @@ def run(arguments: argparse.Namespace) -> int:
             left = _left(harbor, settings)
         else:
             worker.run()
-    except StoreMoved as error:
+    except (StoreMoved, *_INCURABLE) as error:
         if not is_one_of_several:
             raise
         print(f"taskharbor: {error}", file=sys.stderr)
-        return supervisor.MOVED_AWAY
+        return supervisor.MOVED_AWAY if isinstance(error, StoreMoved) else supervisor.REFUSED
     finally:
         harbor.close()
     if arguments.drain:
@@ -152,10 +163,22 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
     _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
     from taskharbor.worker import supervisor
 
-    harbor.close()  # each process opens the store for itself
+    _try_store(harbor)
     # What the file names, each process finds there for itself, and where it is to be imported from.
     app = arguments.app if arguments.app_directory is None else None
     return supervisor.run(app, arguments.processes, words_for_one(arguments))
+
+
+def _try_store(harbor: Harbor) -> None:
+    """One look at the store, so that what is wrong with it is said once, and not by every process for itself. One that
+    is away, or was moved, is theirs to wait for."""
+    try:
+        harbor.driver.now()
+    except StoreUnavailable as error:
+        if isinstance(error, StoreRefused):
+            raise
+    finally:
+        harbor.close()  # each process opens it for itself
 
 
 def words_for_one(arguments: argparse.Namespace) -> list[str]:
@@ -183,6 +206,7 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
     """One line, on standard error like the log, so that what --drain prints stays alone."""
     import logging
 
+    from taskharbor.cli.output import in_one_line
     from taskharbor.drivers.opening import redacted
 
     asked = settings.get("queues")
@@ -199,9 +223,9 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
         for doubt in doubts:
             log.warning(doubt)
         return
-    print(f"taskharbor {line}", file=sys.stderr)
+    print(f"taskharbor {in_one_line(line)}", file=sys.stderr)
     for doubt in doubts:
-        print(f"taskharbor: {doubt}", file=sys.stderr)
+        print(f"taskharbor: {in_one_line(doubt)}", file=sys.stderr)
 
 
 def _doubts(harbor: Harbor, queues: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ def add_to(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.form import ago
-    from taskharbor.cli.output import Table, print_json, show
+    from taskharbor.cli.output import Table, in_one_line, print_json, show
     from taskharbor.cli.store import opened
     from taskharbor.core.forms import is_alive, iso, worker_data
 
@@ -66,5 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     show(Table(headings, rows, empty="no workers: start one with `taskharbor -A module:harbor worker`"))
     for leader in leaders:
         if leader.until > now:
-            show(f"leader ({leader.name}): {leader.holder}, epoch {leader.epoch}, until {ago(leader.until, now)}")
+            until = ago(leader.until, now)
+            show(in_one_line(f"leader ({leader.name}): {leader.holder}, epoch {leader.epoch}, until {until}"))
     return 0

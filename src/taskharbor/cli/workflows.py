@@ -138,7 +138,7 @@ def _page(driver: Driver, arguments: argparse.Namespace) -> tuple[list[Workflow]
 def run_show(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.failures import failure_table, first_failures
     from taskharbor.cli.flowchart import drawn
-    from taskharbor.cli.output import cleaned, print_json, show
+    from taskharbor.cli.output import in_one_line, print_json, show
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
@@ -170,7 +170,7 @@ def run_show(arguments: argparse.Namespace) -> int:
         print_json(data)
         return 0
     heading = f"{flow.name}  {flow.state.value}  {flow.done:,} of {flow.total:,} done, {flow.failed:,} failed"
-    show(cleaned(heading))
+    show(in_one_line(heading))
     print(drawn(steps, edges, counts))
     if failures:
         print()
@@ -188,7 +188,7 @@ def _steps(driver: Driver, id: str) -> list[Any]:
 
 
 def run_change(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.output import cleaned, print_each
+    from taskharbor.cli.output import in_one_line, print_each
     from taskharbor.cli.store import opened
     from taskharbor.core.errors import InvalidInput
 
@@ -209,7 +209,7 @@ def run_change(arguments: argparse.Namespace) -> int:
         raise refused[0]
     print_each(arguments, "workflows", done, arguments.done)
     for each in refused:
-        print(cleaned(str(each)), file=sys.stderr)
+        print(in_one_line(str(each)), file=sys.stderr)
     return 1 if refused else 0
 
 

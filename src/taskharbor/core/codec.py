@@ -28,8 +28,9 @@ class JsonCodec:
             _refuse_odd_keys(value)
             return _ENCODER.encode(value).encode()
         except UnicodeEncodeError as error:
-            said = "text with a lone surrogate cannot be stored"
-            raise InvalidPayload(f"{said}: {error}", unquoted=said) from None
+            said = "text with a lone surrogate, which cannot be stored"
+            found = error.object[error.start]
+            raise InvalidPayload(f"{said}: remove {found!r}", unquoted=said) from None
         except (TypeError, ValueError) as error:
             use = "Use dict, list, str, int, finite float, bool or None"
             raise InvalidPayload(f"not JSON: {error}. {use}", unquoted=f"not JSON. {use}") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from taskharbor.core.limits import check_duration, clean_error
 from taskharbor.core.model import Job, Reason, RetryUpdate, Settlement
@@ -70,6 +71,12 @@ class Snoozed:
     delay: timedelta
     reason: str = ""
     """For the log, where it is no word of the handler's."""
+
+
+CANCELLED_RUNNING: Final = "cancelled while it ran"
+CANCELLED_WAITING: Final = "cancelled before it ran"
+OWN_REASONS: Final = (CANCELLED_RUNNING, CANCELLED_WAITING)
+"""What a worker says of a cancel for which the handler has given no reason."""
 
 
 @dataclass(frozen=True, slots=True)

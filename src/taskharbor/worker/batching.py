@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from taskharbor.app.batches import LOST, OPEN
 from taskharbor.core.errors import JobNotInflight
 from taskharbor.core.model import Job, LeasedJob
-from taskharbor.core.outcome import Cancelled, Ending, Released
+from taskharbor.core.outcome import CANCELLED_WAITING, Cancelled, Ending, Released
 from taskharbor.worker.held import Held
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class BatchRun:
         waiting, self.members = self.members, []
         for member in waiting:
             if member.cancelled or moment >= member.deadline:
-                member.ending = Cancelled("cancelled before it ran") if member.asked_to_cancel else Released()
+                member.ending = Cancelled(CANCELLED_WAITING) if member.asked_to_cancel else Released()
             elif member.job.expires_at is not None and member.job.expires_at <= now:
                 member.ending = Released()  # the store says so to everybody else
             else:

@@ -12,7 +12,18 @@ from taskharbor.app.context import Context, Control
 from taskharbor.core.errors import DecryptionFailed, EncryptionKeyMissing, InvalidPayload
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Job, Reason
-from taskharbor.core.outcome import Cancelled, Dead, Done, Ending, Failed, HandlerSignal, Released, Snoozed, ending_of
+from taskharbor.core.outcome import (
+    CANCELLED_RUNNING,
+    Cancelled,
+    Dead,
+    Done,
+    Ending,
+    Failed,
+    HandlerSignal,
+    Released,
+    Snoozed,
+    ending_of,
+)
 
 if TYPE_CHECKING:
     from taskharbor.app.task import Task
@@ -152,7 +163,7 @@ def stopped(held: Running) -> Ending:
     timeout = held.timeout
     if held.overdue and timeout is not None:
         return timed_out(timeout.total_seconds())
-    return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+    return Cancelled(CANCELLED_RUNNING) if held.asked_to_cancel else Released()
 
 
 def was_cancelled() -> bool:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from taskharbor.core.outcome import Cancelled, Released
+from taskharbor.core.outcome import CANCELLED_WAITING, Cancelled, Released
 from taskharbor.worker.batching import BatchRun, Member
 from taskharbor.worker.held import Held
 from taskharbor.worker.news import News
@@ -189,7 +189,7 @@ class Lane:
         """False if there is nothing to begin: the job was cancelled or its lease has ended while it waited here."""
         self.begun = moment = self._monotonic()
         if held.cancelled or moment >= held.deadline:
-            held.ending = Cancelled("cancelled before it ran") if held.asked_to_cancel else Released()
+            held.ending = Cancelled(CANCELLED_WAITING) if held.asked_to_cancel else Released()
             self.end(held)
             return False
         held.started = moment

@@ -21,7 +21,7 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.core.limits import Limits
-from taskharbor.core.outcome import Cancelled, Ending, Failed, Released
+from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Ending, Failed, Released
 from taskharbor.drivers.jsonfile import records
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.child import FOR_THE_WORKER, NOWHERE, serve
@@ -144,7 +144,7 @@ class Child:
                 return Failed(reason)
             if held.cancelled:
                 self._kill()
-                return Cancelled("cancelled while it ran") if held.asked_to_cancel else Released()
+                return Cancelled(CANCELLED_RUNNING) if held.asked_to_cancel else Released()
             if told is not None and began is not None and (news := told.news()) is not None:
                 self._pipe.send_bytes(news)
 

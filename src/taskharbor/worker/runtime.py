@@ -326,8 +326,8 @@ class Worker:
         running = len(self._crew.registry)
         if running and not self._hurry.is_set():
             log.info(
-                "stopping: %d jobs have %g s to end; a second signal puts them back at once", running, self._grace_s,
-                extra=self._fields(),
+                "stopping: %d %s %g s to end; a second signal puts back the rest at once",
+                running, "job has" if running == 1 else "jobs have", self._grace_s, extra=self._fields(),
             )  # fmt: skip
         ends = time.monotonic() + self._grace_s
         while len(self._crew.registry) and time.monotonic() < ends and not self._hurry.is_set():

@@ -28,6 +28,8 @@ STEADY_S: Final = 60.0
 LOOK_S: Final = 0.05
 WRONG_USAGE: Final = 2
 """The exit code of a worker that cannot be started like this, today or tomorrow."""
+REFUSED: Final = 78
+"""The exit code of one whose store waiting cannot cure: a wrong password, no tables, a missing extra."""
 MOVED_AWAY: Final = 69
 """The exit code of one whose store was moved to another one: started again, it would end again."""
 WORDS: Final = (b"stop\n", b"hurry\n")
@@ -61,13 +63,19 @@ class Supervisor:
                     self._look_after(place)
                     place.tell(self._signals)
                 if all(place.is_refused for place in self._crew):
-                    log.error("every %s process ended with a usage error: none is started again", self._what)
-                    return WRONG_USAGE
+                    return self._give_up()
         finally:
             for place in self._crew:
                 place.kill()
             restore()
         return 0 if all(place.code == 0 for place in self._crew) else 1
+
+    def _give_up(self) -> int:
+        if all(place.code == WRONG_USAGE for place in self._crew):
+            log.error("every %s process ended with a usage error: none is started again", self._what)
+            return WRONG_USAGE
+        log.error("every %s process was refused, and waiting does not help: none is started again", self._what)
+        return 1
 
     def _start(self, place: _Place) -> None:
         # A group of its own, so that a Ctrl-C reaches the parent alone. The pipe also tells the child when the parent
@@ -98,7 +106,7 @@ class Supervisor:
             return
         if time.monotonic() - place.started > STEADY_S:
             place.pause_s = FIRST_PAUSE_S
-        elif code == WRONG_USAGE:
+        elif code in (WRONG_USAGE, REFUSED):
             place.is_refused = True
         log.error(
             "%s process %d ended with %d: starting it again in %.1f s", self._what, place.number, code, place.pause_s
@@ -135,7 +143,7 @@ class _Place:
         self.pause_s = FIRST_PAUSE_S
         self.told = 0
         self.is_refused = False
-        """It ended at its start with a usage error, and has not been started again."""
+        """It ended at its start with what another start does not cure, and has not been started again."""
 
     def tell(self, signals: int) -> None:
         """Pass on what the parent was told: the first signal as `stop`, the second as `hurry`."""

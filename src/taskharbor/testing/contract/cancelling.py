@@ -57,6 +57,12 @@ class CancelContract:
         assert (job.status, job.attempts, job.last_error, job.deliveries) == (Status.CANCELLED, 2, "boom", 1)
         assert nothing_runnable(driver, now=NOON + DAY)
 
+    def test_a_cancel_of_a_waiting_job_is_no_attempt_of_it(self, driver: Driver) -> None:
+        leased = leased_job(driver)
+        settle_one(driver, settlement("retry", leased))
+        driver.cancel(leased.job.id, now=LATER)
+        assert [attempt.outcome for attempt in driver.attempts(leased.job.id)] == [Outcome.RETRIED]
+
     def test_cancelling_one_job_leaves_the_others_alone(self, driver: Driver) -> None:
         ids = add_all(driver, [new_job() for _ in range(3)])
         driver.cancel(ids[1], now=NOON)
