@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -213,6 +214,25 @@ def test_only_dead_jobs_are_retried(driver: Driver, run: Run, say: Say) -> None:
     assert "only jobs in the DLQ" in say("jobs", "retry", waiting, code=1)
     assert run("jobs", "retry", dead)["jobs"] == [{"id": dead, "retried": True, "status": "ready"}]
     assert driver.get(dead).status == "ready"
+
+
+def test_what_could_not_be_done_is_told_on_standard_error(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    (dead,) = killed(driver, 1)
+    first, second = enqueued(driver, NewJob("x"), NewJob("x"))
+    for words, told in (
+        (["jobs", "cancel", first, "nope"], f"{first} is cancelled\n"),
+        (["jobs", "retry", dead, "nope"], f"{dead} is ready again\n"),
+        (["token", "revoke", "nope"], ""),
+    ):
+        assert main(words) == 1
+        said = capsys.readouterr()
+        assert said.out == told
+        assert said.err.startswith("taskharbor: nope ")
+        assert said.err.count("\n") == 1
+    assert main(["--json", "jobs", "retry", second, "nope"]) == 1
+    said = capsys.readouterr()
+    assert [answer["retried"] for answer in json.loads(said.out)["jobs"]] == [False, False]
+    assert said.err.count("taskharbor: ") == 2
 
 
 def test_a_waiting_job_is_cancelled_and_a_running_one_told_to_stop(driver: Driver, run: Run, say: Say) -> None:

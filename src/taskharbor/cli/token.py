@@ -129,9 +129,11 @@ def run_revoke(arguments: argparse.Namespace) -> int:
         known = {token.id for token in driver.get_tokens(list(revoked))}
     if arguments.json:
         print_json({"tokens": [{"id": id, "revoked": id in known} for id in revoked]})
-    else:
-        for id in revoked:
-            print(cleaned(f"{id} is revoked" if id in known else f"{id} is no token"))
+    for id in map(cleaned, revoked):
+        if id not in known:
+            print(f"taskharbor: {id} is no token", file=sys.stderr)
+        elif not arguments.json:
+            print(f"{id} is revoked")
     return 0 if known >= revoked.keys() else 1
 
 

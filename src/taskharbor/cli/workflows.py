@@ -209,7 +209,7 @@ def run_change(arguments: argparse.Namespace) -> int:
         raise refused[0]
     print_each(arguments, "workflows", done, arguments.done)
     for each in refused:
-        print(cleaned(str(each)), file=sys.stderr)
+        print(f"taskharbor: {cleaned(str(each))}", file=sys.stderr)
     return 1 if refused else 0
 
 
