@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from tests.cli.conftest import killed
@@ -151,6 +152,31 @@ def test_a_file_that_is_no_database_has_a_cure_of_its_own(run: Run) -> None:
     assert "login" not in str(found)
 
 
+def test_a_store_that_is_opened_only_to_read_is_a_problem(run: Run, driver: Driver) -> None:
+    found = run("doctor", "--url", "sqlite:///taskharbor.db?mode=ro", code=1)
+    assert levels(found)["writable"] == "problem"
+    assert "leave mode=ro out" in cures(found)["writable"]
+    assert levels(run("doctor"))["writable"] == "ok"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///taskharbor.db", "json:///store"])
+def test_a_file_that_may_not_be_written_is_a_problem(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_driver(url) as store:  # type: ignore[attr-defined]
+        store.migrate()
+    asked: list[Path] = []
+
+    def access(path: Path, *_: Any, **__: Any) -> bool:  # root may write anything
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr(doctor_files.os, "access", access)
+    monkeypatch.setattr(doctor_files.os, "supports_effective_ids", {access})
+    found = run("doctor", "--url", url, code=1)
+    assert levels(found)["writable"] == "problem"
+    assert asked[0].name in str(found)
+    assert "right to write" in cures(found)["writable"]
+
+
 def test_file_systems_are_told_apart(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(
@@ -193,6 +219,36 @@ def test_a_postgres_server_is_looked_into(run: Run, fresh_postgres: str) -> None
     found = run("doctor", "--url", fresh_postgres)
     assert {"version", "autovacuum", "transactions", "NOTIFY"} <= levels(found).keys()
     assert levels(found)["NOTIFY"] == levels(found)["transactions"] == levels(found)["autovacuum"] == "ok"
+
+
+def test_a_postgres_role_that_may_only_read_is_a_problem_with_the_grant(run: Run, fresh_postgres: str) -> None:
+    import psycopg
+
+    parts = urlsplit(fresh_postgres)
+    role = f"reader_{parts.path[-12:]}"
+    reader = urlunsplit(parts._replace(netloc=f"{role}:x@{parts.hostname}:{parts.port}"))
+    assert levels(run("doctor", "--url", fresh_postgres))["writable"] == "ok"
+    with psycopg.connect(fresh_postgres) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    found = run("doctor", "--url", reader, code=1)
+    assert levels(found)["writable"] == "problem"
+    assert "INSERT is not granted on th_history, th_jobs, th_keys" in str(found)
+    with psycopg.connect(fresh_postgres) as connection:
+        connection.execute(cures(found)["writable"])
+    assert levels(run("doctor", "--url", reader))["writable"] == "ok", "the cure cures"
+
+
+def test_postgres_transactions_that_only_read_are_a_problem(run: Run, fresh_postgres: str) -> None:
+    found = run("doctor", "--url", f"{fresh_postgres}?options=-c%20default_transaction_read_only%3Don", code=1)
+    assert levels(found)["writable"] == "problem"
+    assert "default_transaction_read_only" in cures(found)["writable"]
+
+
+def test_a_postgres_standby_is_a_problem(run: Run, fresh_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskharbor.cli.doctor_postgres._READ_ONLY", "SELECT 'on', true, current_user")
+    found = run("doctor", "--url", fresh_postgres, code=1)
+    assert "primary" in cures(found)["writable"]
 
 
 def test_a_transaction_that_holds_back_the_feed_is_named(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
+import sqlite3
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,10 +16,16 @@ from typing import Any
 import pytest
 from tests.cli.conftest import enqueued, killed
 
+from taskharbor.cli import main
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
+<<<<<<< HEAD
 from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
+=======
+from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
+from taskharbor.drivers.sqlfiles import migrations
+>>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -24,6 +34,67 @@ Say = Callable[..., str]
 def test_listing_what_is_not_there_says_so_and_creates_nothing(say: Say) -> None:
     assert "migrate" in say("jobs", "list", "--url", "sqlite:///typo.db", code=1)
     assert not Path("typo.db").exists()
+
+
+ONLY_READ = [
+    ["jobs", "list"],
+    ["jobs", "show", "x"],
+    ["jobs", "wait", "x"],
+    ["stats"],
+    ["queues", "list"],
+    ["workers"],
+    ["schedules", "list"],
+    ["dlq", "list"],
+    ["dlq", "redrive", "--all", "--dry-run"],
+    ["dlq", "purge", "--all", "--dry-run"],
+    ["workflows", "list"],
+    ["token", "list"],
+]
+
+
+@pytest.mark.parametrize("words", ONLY_READ, ids=" ".join)
+def test_whoever_only_reads_writes_nothing_to_what_is_no_store(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect("foreign.db")) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    Path("empty.db").touch()
+    Path("directory").mkdir()
+    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    for url in ("sqlite:///foreign.db", "sqlite:///empty.db", "json:///directory", "sqlite:///foreign.db?mode=ro"):
+        assert main([*words, "--url", url]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.count("\n") == 1
+        assert "no JSON store at" in said.err if url.startswith("json") else "holds no TaskHarbor tables" in said.err
+        assert "run `taskharbor --url … migrate`" in said.err
+    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+def test_whoever_only_reads_the_store_of_an_application_creates_nothing(app: str, say: Say) -> None:
+    before = sorted(Path().iterdir())
+    assert "`taskharbor -A … migrate`" in say("-A", app, "jobs", "list", code=1)
+    assert sorted(Path().iterdir()) == before
+    Path("taskharbor.db").touch()
+    assert "holds no TaskHarbor tables" in say("-A", app, "stats", code=1)
+    assert Path("taskharbor.db").stat().st_size == 0
+    say("-A", app, "migrate")
+    del sys.modules[app]  # as for another process: its harbor was closed
+    assert "no jobs" in say("-A", app, "jobs", "list")
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date_to_be_read(say: Say) -> None:
+    first = migrations("taskharbor.drivers.sqlite", "th_")[0]
+    with closing(sqlite3.connect("old.db")) as connection:
+        connection.executescript(first.sql)
+        connection.execute("INSERT INTO th_migrations (version, name, applied_at) VALUES (1, 'x', 0)")
+        connection.commit()
+    assert "no jobs" in say("jobs", "list", "--url", "sqlite:///old.db")
+
+
+def test_a_directory_that_is_not_there_is_named_to_whoever_reads(say: Say) -> None:
+    said = say("jobs", "list", "--url", "sqlite:///nowhere/jobs.db", code=1)
+    assert f"the directory {Path('nowhere').absolute()} does not exist: create it" in said
 
 
 def test_the_list_is_paged_by_its_cursor(driver: Driver, run: Run, say: Say) -> None:
@@ -177,6 +248,25 @@ def test_only_dead_jobs_are_retried(driver: Driver, run: Run, say: Say) -> None:
     assert "only jobs in the DLQ" in say("jobs", "retry", waiting, code=1)
     assert run("jobs", "retry", dead)["jobs"] == [{"id": dead, "retried": True, "status": "ready"}]
     assert driver.get(dead).status == "ready"
+
+
+def test_what_could_not_be_done_is_told_on_standard_error(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    (dead,) = killed(driver, 1)
+    first, second = enqueued(driver, NewJob("x"), NewJob("x"))
+    for words, told in (
+        (["jobs", "cancel", first, "nope"], f"{first} is cancelled\n"),
+        (["jobs", "retry", dead, "nope"], f"{dead} is ready again\n"),
+        (["token", "revoke", "nope"], ""),
+    ):
+        assert main(words) == 1
+        said = capsys.readouterr()
+        assert said.out == told
+        assert said.err.startswith("taskharbor: nope ")
+        assert said.err.count("\n") == 1
+    assert main(["--json", "jobs", "retry", second, "nope"]) == 1
+    said = capsys.readouterr()
+    assert [answer["retried"] for answer in json.loads(said.out)["jobs"]] == [False, False]
+    assert said.err.count("taskharbor: ") == 2
 
 
 def test_a_waiting_job_is_cancelled_and_a_running_one_told_to_stop(driver: Driver, run: Run, say: Say) -> None:

@@ -291,7 +291,7 @@ def test_an_asynchronous_connection_is_refused_where_nobody_awaits(
 ) -> None:
     async def work() -> None:
         async with ASYNC[kind](postgres_url) as (connection, _):
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInput, match="await aenqueue"):
                 driver.enqueue([new_job()], NOON, connection=connection)
 
     in_loop(work)

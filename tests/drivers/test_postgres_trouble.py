@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreUnavailable
 from taskharbor.drivers import open_driver
 from taskharbor.drivers.postgres import session as sessions
+from taskharbor.pipeline.adbc import connected
 from taskharbor.testing.helpers import add, add_all, new_job, take
 from taskharbor.testing.servers import PostgresServer, postgres_server
 from taskharbor.testing.times import NOON, SECOND
@@ -111,6 +114,30 @@ def test_a_time_out_in_a_busy_pool_is_of_the_one_who_waited_and_of_nobody_else(
         over.set()
         others.shutdown()
         add(driver)
+
+
+@pytest.mark.process
+def test_a_server_is_reached_through_its_unix_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server looks for the directory of its socket from that of its data.
+    with postgres_server(fast=True, settings={"unix_socket_directories": "."}) as server:
+        if not isinstance(server, PostgresServer):
+            pytest.skip("the server is not ours, and may have no socket here")
+        monkeypatch.setenv("PGUSER", server.user)
+        monkeypatch.setenv("PGPASSWORD", server.password)
+        monkeypatch.setenv("PGPORT", str(server.port))
+        place = str(server.directory / "data")
+        database = urlsplit(server.create_database()).path
+        with open_driver(f"postgresql://{database}?host={place}&max_size=2") as driver:
+            driver.migrate()
+            add(driver)
+        with closing(connected(f"postgresql://{database}?host={place}")) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM th_jobs")
+            assert cursor.fetchall() == [(1,)]
+        monkeypatch.setenv("PGHOST", place)
+        monkeypatch.setenv("PGDATABASE", database.removeprefix("/"))
+        for url in (f"postgresql://{database}", "postgresql://", "postgresql://?prefix=th_"):
+            with open_driver(url) as driver:
+                assert driver.counts()["ready"] == 1
 
 
 @pytest.mark.process

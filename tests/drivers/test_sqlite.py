@@ -289,7 +289,7 @@ def test_a_store_can_be_opened_only_to_read(driver: SqliteDriver, path: Path) ->
         assert reader.get(job_id).status is Status.READY
         assert reader.list(JobFilter(status=Status.DLQ)).jobs == []
         for call in (lambda: add(reader), lambda: reader.reserve("default"), lambda: reader.cancel(job_id)):
-            with pytest.raises(StoreReadOnly):
+            with pytest.raises(StoreReadOnly, match="leave mode=ro out of the URL"):
                 call()
     assert driver.get(job_id).status is Status.READY
 

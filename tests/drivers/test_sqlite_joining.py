@@ -246,7 +246,7 @@ def test_an_asynchronous_connection_is_not_taken_by_the_synchronous_call(driver:
                 driver.enqueue(ONE, NOON, connection=connection)
         await engine.dispose()
         async with aiosqlite.connect(path) as plain:
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInput, match="await aenqueue"):
                 driver.enqueue(ONE, NOON, connection=plain)
         return []
 

@@ -127,6 +127,46 @@ def test_an_option_that_would_be_ignored_is_refused_on_every_store(url: str, mes
         open_driver(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://h:99999/d", "the port must be a number from 1 to 65535, got '99999'"),
+        ("postgresql://h:abc/d", "the port must be a number .*'abc'"),
+        ("postgresql://h/d?port=0", "the port must be a number .*'0'"),
+        ("postgresql://h/d?sslmode=foo", "sslmode must be one of disable, .*verify-full, got 'foo'"),
+        ("postgresql://h/d?target_session_attrs=primry", "must be one of any, .*got 'primry'"),
+        ("postgresql://h/d?connect_timeout=soon", "connect_timeout must be a number of seconds, got 'soon'"),
+    ],
+)
+def test_what_no_postgresql_server_could_answer_is_a_mistake_in_the_url(url: str, message: str) -> None:
+    with pytest.raises(InvalidURL, match=message):
+        open_driver(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://", {}),
+        ("postgresql:///shop", {"dbname": "shop"}),
+        ("postgresql:///shop?host=/var/run/postgresql", {"dbname": "shop", "host": "/var/run/postgresql"}),
+        ("postgresql://%2Fvar%2Frun/shop", {"dbname": "shop", "host": "/var/run"}),
+        ("postgresql://ada@/shop", {"dbname": "shop", "user": "ada"}),
+        (
+            "postgres://a:1,b/shop?sslmode=require",
+            {"dbname": "shop", "host": "a,b", "port": "1,", "sslmode": "require"},
+        ),
+    ],
+)
+def test_a_postgresql_url_reaches_libpq_as_it_takes_them(url: str, said: dict[str, str]) -> None:
+    from psycopg.conninfo import conninfo_to_dict
+
+    from taskharbor.drivers.postgres.target import split_options
+
+    ours = {"connect_timeout": "10", "client_encoding": "UTF8"}
+    target, _ = split_options(parse_url(f"{url}{'&' if '?' in url else '?'}prefix=x_&max_size=3").rest)
+    assert conninfo_to_dict(target) == {**said, **ours}
+
+
 def test_a_path_without_slashes_is_answered_with_how_to_write_it() -> None:
     with pytest.raises(InvalidURL, match=r"three slashes.*sqlite:///jobs\.db"):
         parse_url("sqlite:jobs.db")

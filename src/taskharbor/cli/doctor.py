@@ -22,8 +22,9 @@ _WHERE_NOBODY_WORKS: Final = 3
 """So many checks, the first ones, hold for a store that was moved: nobody is to start workers or redrive jobs there."""
 
 _DESCRIPTION: Final = """\
-Check a store and say what to do where something is wrong: whether it answers and has the right tables, its clock,
-its settings, whatever holds it back, silent workers, the leader, stuck and forgotten jobs, limits of misspelt names.
+Check a store and say what to do where something is wrong: whether it answers, has the right tables and can be
+written, its clock, its settings, whatever holds it back, silent workers, the leader, stuck and forgotten jobs, limits
+of misspelt names.
 Changes nothing. Exit code 1 if there is a problem; warnings alone are 0.
 
 examples:

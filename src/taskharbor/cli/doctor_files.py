@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,22 @@ def examine(url: StoreURL) -> Iterator[Finding]:
     place = next(parent for parent in (path, *path.parents) if parent.exists())
     yield file_system(kind_at(place))
     yield room(shutil.disk_usage(place).free)
+    if place == path:
+        yield _writable(url, path)
+
+
+def _writable(url: StoreURL, path: Path) -> Finding:
+    """Asked, and not tried. SQLite makes files beside its own, so that the directory counts too."""
+    if url.options.get("mode") == "ro":
+        return problem(
+            "writable", "no: the URL says mode=ro", "leave mode=ro out of the URL, unless all are to read only"
+        )
+    effective = os.access in os.supports_effective_ids
+    for place in (path, path.parent) if url.scheme == "sqlite" else (path,):
+        if not os.access(place, os.W_OK, effective_ids=effective):
+            cure = "give this user the right to write there, or run this as one who has it"
+            return problem("writable", f"no: this user may not write to {place}", cure)
+    return ok("writable", "by this user")
 
 
 def kind_at(place: Path, mounts: Path = MOUNTS) -> str:

@@ -13,7 +13,7 @@ NOTIFY_WAIT_S: Final = 2.0
 MANY_DEAD_ROWS: Final = 100_000
 
 _SERVER: Final = """
-SELECT current_setting('server_version'), current_setting('autovacuum'), pg_is_in_recovery(),
+SELECT current_setting('server_version'), current_setting('autovacuum'),
        current_setting('synchronous_commit'), current_setting('track_counts')
 """
 _LONG: Final = """
@@ -32,6 +32,15 @@ _SLOTS: Final = """
 SELECT slot_name, age(COALESCE(catalog_xmin, xmin)) FROM pg_replication_slots
 WHERE NOT active AND xmin IS NOT NULL LIMIT 5
 """
+_READ_ONLY: Final = "SELECT current_setting('transaction_read_only'), pg_is_in_recovery(), current_user"
+# Those that every enqueue, claim and worker writes to. An identity needs no privilege of its own.
+_REFUSED: Final = """
+SELECT privilege, string_agg(name, ', ' ORDER BY name)
+FROM unnest(ARRAY['th_jobs', 'th_history', 'th_keys', 'th_workers', 'th_leader', 'th_queues']) AS name,
+     unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) AS privilege
+WHERE (privilege = 'INSERT' OR name = 'th_jobs') AND NOT has_table_privilege(to_regclass(name), privilege)
+GROUP BY privilege ORDER BY privilege = 'INSERT' DESC, privilege
+"""
 _TABLES: Final = """
 SELECT c.relname, COALESCE(array_to_string(c.reloptions, ','), ''), COALESCE(s.n_dead_tup, 0), COALESCE(s.n_live_tup, 0)
 FROM pg_class c LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
@@ -40,10 +49,8 @@ WHERE c.oid IN (to_regclass('th_jobs'), to_regclass('th_history'))
 
 
 def server(driver: Any) -> Iterator[Finding]:
-    version, autovacuum, standby, commit, counts = select(driver, _SERVER)[0]
+    version, autovacuum, commit, counts = select(driver, _SERVER)[0]
     yield ok("version", f"PostgreSQL {version}")
-    if standby:
-        yield problem("role", "a standby, which takes no writes", "use the URL of the primary")
     if autovacuum != "on" or counts != "on":
         cure = "ALTER SYSTEM SET autovacuum = on (and track_counts = on), then SELECT pg_reload_conf()"
         yield problem("autovacuum", "off: the tables of a queue grow, and claims become slow", cure)
@@ -55,6 +62,30 @@ def server(driver: Any) -> Iterator[Finding]:
             f"synchronous_commit is {commit}: a crash may lose the last jobs",
             "set it to on for this role",
         )
+
+
+def writable(driver: Any) -> Iterator[Finding]:
+    """Asked, and not tried."""
+    read_only, standby, user = select(driver, _READ_ONLY)[0]
+    if standby:
+        yield problem("writable", "no: this is a standby, which takes no writes", "use the URL of the primary")
+        return
+    if read_only == "on":
+        cure = (
+            "take default_transaction_read_only = on back where it is set: the role, the database, the server, the URL"
+        )
+        yield problem("writable", "no: transactions of this login are read-only", cure)
+        return
+    refused = select(driver, _REFUSED)
+    if refused:
+        said = "; ".join(f"{privilege} is not granted on {tables}" for privilege, tables in refused)
+        schema = select(
+            driver, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('th_jobs')"
+        )
+        cure = f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema[0][0]} TO "{user}"'
+        yield problem("writable", f"not by the role {user}: {said}", cure)
+    else:
+        yield ok("writable", f"by the role {user}")
 
 
 def _tables(driver: Any) -> Iterator[Finding]:
@@ -111,4 +142,4 @@ def notify(driver: Any) -> Iterator[Finding]:
         yield ok("NOTIFY", "heard")
 
 
-CHECKS: Final[tuple[Callable[[Any], Iterator[Finding]], ...]] = (server, transactions, notify)
+CHECKS: Final[tuple[Callable[[Any], Iterator[Finding]], ...]] = (server, writable, transactions, notify)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -273,6 +274,7 @@ def _report(
     if arguments.json:
         print_json({"jobs": answers})
     for answer in answers:
+<<<<<<< HEAD
         if arguments.json:
             break
         said = done if answer[ok] else problem.format(status=answer["status"])
@@ -281,6 +283,16 @@ def _report(
         elif answer["status"] == "inflight" and answer[ok]:
             said = "was told to stop, and will be cancelled when it does"
         print(f"{in_one_line(str(answer['id']))} {said}")
+=======
+        id = cleaned(str(answer["id"]))
+        if not answer[ok]:
+            unknown = answer["status"] == "unknown"
+            said = "does not exist" if unknown else problem.format(status=answer["status"])
+            print(f"taskharbor: {id} {said}", file=sys.stderr)
+        elif not arguments.json:
+            told = answer["status"] == "inflight"
+            print(f"{id} {'was told to stop, and will be cancelled when it does' if told else done}")
+>>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
     return 0 if all(answer[ok] for answer in answers) else 1
 
 

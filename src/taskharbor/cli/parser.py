@@ -10,6 +10,12 @@ from typing import Any, Final, NoReturn
 from taskharbor.core.errors import InvalidInput
 
 _NEAR: Final = 0.6
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(("dead", "failed", "error", "errored", "dead-letter"), "dlq"),
+    **dict.fromkeys(("pending", "queued", "enqueued"), "ready"),
+    **dict.fromkeys(("succeeded", "success", "completed", "finished"), "done"),
+}
+"""What other queues, and people, call some of ours: the spelling alone would lead elsewhere."""
 _BELOW_ZERO: Final = re.compile(r"-\.?\d")
 
 
@@ -84,5 +90,6 @@ def _number(word: str) -> bool:
 def _meant(word: str, known: Sequence[str]) -> str | None:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, n=1, cutoff=_NEAR)
+    other = _OTHER_WORDS.get(word.lower())
+    near = [other] if other in known else get_close_matches(word, known, n=1, cutoff=_NEAR)
     return f"did you mean {near[0]}?" if near else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import given_url, store_url
-from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing
+from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, StoreRefused
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
@@ -26,7 +26,8 @@ def opened(arguments: argparse.Namespace, *, create: bool = False, writes: bool 
     """The driver of `--url`, else of the application, else of the environment, the file, or the default.
 
     Embedded stores are migrated where it is needed. Only with `create` does one come into being: whoever lists the
-    jobs of a mistyped path should hear that nothing is there, and leave nothing behind.
+    jobs of a mistyped path, or of the file of another program, should hear that no jobs are there, and leave nothing
+    behind.
 
     Whoever looks at a store that was moved is told so at once; whoever `writes`, if no error has told them.
     """
@@ -54,33 +55,51 @@ def _say_moved(driver: Driver) -> None:
 @contextmanager
 def _opened(arguments: argparse.Namespace, create: bool) -> Iterator[Driver]:
     harbor = _harbor(arguments)
-    if harbor is not None:
+    try:
+        if harbor is None:
+            with _opened_at(store_url(arguments), create) as driver:
+                yield driver
+            return
         try:
+            if not create:
+                _refuse_making(harbor)
             yield harbor.driver
         finally:
             harbor.close()
-        return
+    except SchemaMissing as error:
+        raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, f"run `{migrate_words(arguments)}`")) from None
+
+
+def _refuse_making(harbor: Harbor) -> None:
+    """An application makes its store when it opens it."""
+    if harbor.url.partition(":")[0].lower() in ("json", "sqlite") and not harbor._store.is_open:
+        with _opened_at(harbor.url, create=False):
+            pass
+
+
+@contextmanager
+def _opened_at(url: str, create: bool) -> Iterator[Driver]:
     from taskharbor.drivers.opening import open_driver, parse_url
 
-    url = store_url(arguments)
     driver = open_driver(url)
     try:
         if not create:
             refuse_absent(parse_url(url))
         ready(driver, parse_url(url), create=create)
         yield driver
-    except SchemaMissing as error:
-        raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, f"run `{migrate_words(arguments)}`")) from None
     finally:
         driver.close()
 
 
 def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
+    """Bring the tables of an embedded store up to date. Only with `create` are there any where none were."""
     if url.scheme not in EMBEDDED or not (create or _exists(url)):
         return
     try:
         driver.queues()
-    except SchemaMissing:
+    except SchemaMissing as error:
+        if not (create or error.older or url.scheme == "memory"):
+            raise
         driver.migrate()
 
 
@@ -88,12 +107,16 @@ def refuse_absent(url: StoreURL) -> None:
     """A path that is mistyped is more often the cause than tables that are missing."""
     path = store_path(url)
     if path is not None and not _exists(url):
+        if url.scheme == "sqlite" and not path.parent.is_dir():
+            raise StoreRefused(f"the directory {path.parent} does not exist: create it, or correct the path")
         raise SchemaMissing(f"{path} does not exist: correct the path, or create the store: {HOW_TO_MIGRATE}")
 
 
 def migrate_words(arguments: argparse.Namespace) -> str:
     """The command that makes the tables, with what was typed of the store."""
-    return "taskharbor migrate" if given_url(arguments) is None else "taskharbor --url … migrate"
+    if given_url(arguments) is not None:
+        return "taskharbor --url … migrate"
+    return "taskharbor -A … migrate" if arguments.app else "taskharbor migrate"
 
 
 def store_path(url: StoreURL) -> Path | None:

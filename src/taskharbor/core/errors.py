@@ -168,6 +168,9 @@ class StoreCorrupt(StoreError):
 class SchemaMissing(StoreError):
     """The tables are not there yet, or are older than this version needs: run `taskharbor --url … migrate`."""
 
+    older = False
+    """Whether there are tables of ours, from an earlier version, as far as the store can tell."""
+
 
 class SchemaTooNew(StoreError):
     """The tables were written by a newer TaskHarbor: upgrade this one."""

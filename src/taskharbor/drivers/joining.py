@@ -184,7 +184,9 @@ class Joiner:
         if kind == "sqlalchemy":
             connection = self._sqlalchemy_connection(connection)
             return drive(steps, lambda query: self._run_sqlalchemy(connection, query))
-        if kind in self._libraries and not _is_async(connection) and _makes_cursors(connection):
+        if kind in self._libraries and _makes_cursors(connection):
+            if _is_async(connection):
+                raise _asynchronous()
             return drive(steps, lambda query: self._run_dbapi(connection, query))
         raise self._refusal(connection)
 
@@ -239,7 +241,7 @@ class Joiner:
 
     def _sqlalchemy_connection(self, given: Any) -> Any:
         if hasattr(given, "run_sync"):
-            raise InvalidInput("this connection is asynchronous: await aenqueue(…, connection=…) instead")
+            raise _asynchronous()
         # A Session hands out the connection of its transaction; a Connection is one.
         connection = given.connection() if callable(getattr(given, "connection", None)) else given
         name = getattr(getattr(connection, "dialect", None), "name", None)
@@ -276,6 +278,10 @@ def drive(steps: Generator[Query, Sequence[Row], T], run: Callable[[Query], Sequ
             rows = run(query)
         except Exception as failure:
             error = failure
+
+
+def _asynchronous() -> InvalidInput:
+    return InvalidInput("this connection is asynchronous: await aenqueue(…, connection=…) instead")
 
 
 def _make_plain(cursor: Any) -> None:

@@ -91,4 +91,6 @@ def not_connected(text: str) -> StoreUnavailable:
         return StoreRefused(f"there is no such database: create it, or correct the URL ({text})")
     if any(word in text for word in ("password", "authentication", "pg_hba.conf", "role ")):
         return StoreRefused(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
+    if "invalid" in text and " value" in text:
+        return StoreRefused(f"PostgreSQL's client refused an option: correct it in the URL ({text})")
     return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")

@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+<<<<<<< HEAD
 from taskharbor.core.errors import DriverClosed, InvalidURL
 from taskharbor.drivers.sqlite import forking
+=======
+from taskharbor.core.errors import DriverClosed, InvalidURL, StoreReadOnly
+>>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
 
 Hook = Callable[[sqlite3.Connection], None]
@@ -96,8 +100,7 @@ class Connections:
         with self._write_lock, translated(self.path):
             self._refuse_when_closed()
             if self._writer is None:
-                self._writer = self._open_checked()
-                self._prepare(self._writer)
+                self._writer = self._open_writer()
             connection = self._writer
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -106,6 +109,17 @@ class Connections:
             except BaseException as error:
                 self._give_up(connection, error)
                 raise
+
+    def _open_writer(self) -> sqlite3.Connection:
+        connection = self._open_checked()
+        try:
+            if self._settings.read_only:
+                raise StoreReadOnly(f"{self.path} was opened with mode=ro: leave mode=ro out of the URL to write")
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _give_up(self, connection: sqlite3.Connection, error: BaseException) -> None:
         try:

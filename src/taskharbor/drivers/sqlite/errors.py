@@ -118,6 +118,16 @@ def missing_tables(path: str) -> SchemaMissing:
     return SchemaMissing(f"{path} has no TaskHarbor tables yet, or older ones: {HOW_TO_MIGRATE}")
 
 
+def no_tables(path: str) -> SchemaMissing:
+    return SchemaMissing(f"{path} holds no TaskHarbor tables: correct the path, or {HOW_TO_MIGRATE}")
+
+
+def older_tables(path: str, found: int, needed: int) -> SchemaMissing:
+    error = SchemaMissing(f"{path} has tables of version {found}, this TaskHarbor needs {needed}: {HOW_TO_MIGRATE}")
+    error.older = True
+    return error
+
+
 def _writable(path: str) -> bool:
     effective = os.access in os.supports_effective_ids
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, Path(path).parent))

@@ -10,7 +10,7 @@ from typing import Final
 
 from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreRefused
 from taskharbor.drivers.sqlfiles import Migration, migrations
-from taskharbor.drivers.sqlite.errors import BUSY, code_of, missing_tables
+from taskharbor.drivers.sqlite.errors import BUSY, code_of, no_tables, older_tables
 
 PACKAGE: Final = "taskharbor.drivers.sqlite"
 OLDEST_SQLITE: Final = (3, 35, 0)
@@ -42,10 +42,17 @@ def check_library() -> None:
 
 def check_version(connection: sqlite3.Connection, prefix: str, path: str) -> None:
     """Refuse a file whose tables are missing, older or newer than this driver."""
-    row = connection.execute(f"SELECT max(version) FROM {prefix}migrations").fetchone()
+    try:
+        row = connection.execute(f"SELECT max(version) FROM {prefix}migrations").fetchone()
+    except sqlite3.OperationalError as error:
+        if "no such" in str(error):
+            raise no_tables(path) from None
+        raise
     newest = migrations(PACKAGE, prefix)[-1].version
-    if row[0] is None or row[0] < newest:
-        raise missing_tables(path)
+    if row[0] is None:
+        raise no_tables(path)
+    if row[0] < newest:
+        raise older_tables(path, row[0], newest)
     if row[0] > newest:
         raise too_new(path, row[0], newest)
 
