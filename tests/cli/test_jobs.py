@@ -20,12 +20,8 @@ from taskharbor.cli import main
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limiting import Limit
-<<<<<<< HEAD
 from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
-=======
-from taskharbor.core.model import Extension, NewJob, RetryUpdate, Schedule
 from taskharbor.drivers.sqlfiles import migrations
->>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
 
 Run = Callable[..., Any]
 Say = Callable[..., str]

@@ -274,17 +274,7 @@ def _report(
     if arguments.json:
         print_json({"jobs": answers})
     for answer in answers:
-<<<<<<< HEAD
-        if arguments.json:
-            break
-        said = done if answer[ok] else problem.format(status=answer["status"])
-        if answer["status"] == "unknown":
-            said = "does not exist"
-        elif answer["status"] == "inflight" and answer[ok]:
-            said = "was told to stop, and will be cancelled when it does"
-        print(f"{in_one_line(str(answer['id']))} {said}")
-=======
-        id = cleaned(str(answer["id"]))
+        id = in_one_line(str(answer["id"]))
         if not answer[ok]:
             unknown = answer["status"] == "unknown"
             said = "does not exist" if unknown else problem.format(status=answer["status"])
@@ -292,7 +282,6 @@ def _report(
         elif not arguments.json:
             told = answer["status"] == "inflight"
             print(f"{id} {'was told to stop, and will be cancelled when it does' if told else done}")
->>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
     return 0 if all(answer[ok] for answer in answers) else 1
 
 

@@ -130,17 +130,11 @@ def run_revoke(arguments: argparse.Namespace) -> int:
         known = {token.id for token in driver.get_tokens(list(revoked))}
     if arguments.json:
         print_json({"tokens": [{"id": id, "revoked": id in known} for id in revoked]})
-<<<<<<< HEAD
-    else:
-        for id in revoked:
-            print(in_one_line(f"{id} is revoked" if id in known else f"{id} is no token"))
-=======
-    for id in map(cleaned, revoked):
+    for id in map(in_one_line, revoked):
         if id not in known:
             print(f"taskharbor: {id} is no token", file=sys.stderr)
         elif not arguments.json:
             print(f"{id} is revoked")
->>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
     return 0 if known >= revoked.keys() else 1
 
 

@@ -209,11 +209,7 @@ def run_change(arguments: argparse.Namespace) -> int:
         raise refused[0]
     print_each(arguments, "workflows", done, arguments.done)
     for each in refused:
-<<<<<<< HEAD
-        print(in_one_line(str(each)), file=sys.stderr)
-=======
-        print(f"taskharbor: {cleaned(str(each))}", file=sys.stderr)
->>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
+        print(f"taskharbor: {in_one_line(str(each))}", file=sys.stderr)
     return 1 if refused else 0
 
 

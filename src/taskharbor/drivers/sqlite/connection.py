@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-<<<<<<< HEAD
-from taskharbor.core.errors import DriverClosed, InvalidURL
-from taskharbor.drivers.sqlite import forking
-=======
 from taskharbor.core.errors import DriverClosed, InvalidURL, StoreReadOnly
->>>>>>> ed1d51689c6a4e5b605458b856e58321a21c9218
+from taskharbor.drivers.sqlite import forking
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
 
 Hook = Callable[[sqlite3.Connection], None]
