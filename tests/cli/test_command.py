@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from taskharbor.cli import main
 from taskharbor.cli.command import build_parser
 from taskharbor.cli.options import every_parser, options_of, subparsers_of
 from taskharbor.cli.table import table
+from taskharbor.drivers.sqlfiles import migrations
 
 
 def test_the_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,6 +219,44 @@ def test_the_printed_sql_of_sqlite_makes_the_same_tables_as_migrate(capsys: pyte
     finally:
         connection.close()
     assert tables("printed.db") == tables("migrated.db")
+
+
+def test_the_printed_sql_from_a_version_upgrades_a_store_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--url", "sqlite:///migrated.db", "migrate"])
+    known = migrations("taskharbor.drivers.sqlite", "th_")
+    with closing(sqlite3.connect("old.db")) as connection:
+        for migration in known[:2]:
+            connection.executescript(migration.sql)
+            connection.execute("INSERT INTO th_migrations VALUES (?, ?, 0)", migration[:2])
+            connection.commit()
+        capsys.readouterr()
+        assert main(["--url", "sqlite:///old.db", "doctor"]) == 1
+        assert "has tables of version 2" in capsys.readouterr().out
+        assert main(["--url", "sqlite:///old.db", "migrate", "--sql", "--from", "2"]) == 0
+        connection.executescript(capsys.readouterr().out)
+    assert tables("old.db") == tables("migrated.db")
+    assert main(["--url", "sqlite:///old.db", "migrate"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///x.db", "postgresql://h/d", "mysql://h/d"])
+def test_printed_sql_from_a_version_has_only_what_came_after(scheme: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--url", scheme, "migrate", "--sql", "--from", "3"]) == 0
+    sql = capsys.readouterr().out
+    assert re.search("CREATE TABLE.* th_tokens", sql)
+    assert not re.search("CREATE TABLE.* th_(jobs|limits|workflows|migrations)", sql)
+    newest = migrations("taskharbor.drivers.sqlite", "th_")[-1].version
+    assert main(["--url", scheme, "migrate", "--sql", "--from", str(newest)]) == 0
+    assert capsys.readouterr().out == f"-- tables of version {newest} are up to date: nothing to do\n"
+    for words, cure in (
+        (["--sql", "--from", "99"], "there is no version 99 of the tables: this TaskHarbor knows 1 to "),
+        (["--sql", "--from", "0"], "--from"),
+        (["--from", "3"], "--from is for --sql"),
+    ):
+        assert main(["--url", scheme, "migrate", *words]) == 2
+        said = capsys.readouterr()
+        assert cure in said.err
+        assert said.out == ""
 
 
 # --- tables ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from taskharbor.core.errors import InvalidInput
 from taskharbor.drivers.opening import DEFAULT_PREFIX
 
 _TABLE: Final = re.compile(rf"\b{DEFAULT_PREFIX}(?=[a-z])")
@@ -67,6 +68,15 @@ def migrations(package: str, prefix: str) -> tuple[Migration, ...]:
         number, _, title = name.partition("_")
         found.append(Migration(int(number), title, _prefixed(text, prefix)))
     return tuple(sorted(found))
+
+
+def later(package: str, prefix: str, after: int) -> tuple[Migration, ...]:
+    """The migrations that tables of version `after` lack; all of them for 0. InvalidInput if there is no such one."""
+    known = migrations(package, prefix)
+    first, last = known[0].version, known[-1].version
+    if after and after not in {migration.version for migration in known}:
+        raise InvalidInput(f"there is no version {after} of the tables: this TaskHarbor knows {first} to {last}")
+    return tuple(migration for migration in known if migration.version > after)
 
 
 class Numbered(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreUnavailable
 from taskharbor.drivers.mysql.pool import Connection
-from taskharbor.drivers.sqlfiles import migrations
+from taskharbor.drivers.sqlfiles import later, migrations
 
 PACKAGE: Final = "taskharbor.drivers.mysql"
 LOCK_ROUNDS: Final = 12
@@ -18,10 +18,10 @@ _COMMENT: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
 _END: Final = re.compile(r";\s*$", re.MULTILINE)
 
 
-def migration_sql(prefix: str) -> str:
-    """Everything `migrate` would run on an empty database, to read or to run by other means."""
-    parts = [f"{_LEDGER.format(prefix=prefix)};\n"]
-    for migration in migrations(PACKAGE, prefix):
+def migration_sql(prefix: str, after: int = 0) -> str:
+    """What `migrate` would run on tables of version `after`, 0 for none, to read or to run by other means."""
+    parts = [] if after else [f"{_LEDGER.format(prefix=prefix)};\n"]
+    for migration in later(PACKAGE, prefix, after):
         parts.append(f"-- {migration.version:03} {migration.name}\n\n{migration.sql.strip()}\n")
         record = _RECORD.format(prefix=prefix) % (migration.version, f"'{migration.name}'")
         parts.append(f"{record};\n")

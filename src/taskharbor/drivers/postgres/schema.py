@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew
-from taskharbor.drivers.sqlfiles import Migration, migrations
+from taskharbor.drivers.sqlfiles import Migration, later, migrations
 
 if TYPE_CHECKING:
     # Not at run time: whoever prints the SQL connects to nothing and needs no client library.
@@ -16,10 +16,10 @@ PACKAGE: Final = "taskharbor.drivers.postgres"
 LOCK_CLASS: Final = 1_413_829_452
 
 
-def migration_sql(prefix: str) -> str:
-    """Everything `migrate` would run on an empty database, to read or to run by other means."""
-    parts = [_LEDGER.format(prefix=prefix)]
-    for migration in migrations(PACKAGE, prefix):
+def migration_sql(prefix: str, after: int = 0) -> str:
+    """What `migrate` would run on tables of version `after`, 0 for none, to read or to run by other means."""
+    parts = [] if after else [_LEDGER.format(prefix=prefix)]
+    for migration in later(PACKAGE, prefix, after):
         parts.append(f"-- {migration.version:03} {migration.name}\n\n{migration.sql.strip()}\n")
         parts.append(
             f"INSERT INTO {prefix}migrations (version, name) VALUES ({migration.version}, '{migration.name}');\n"

@@ -119,7 +119,7 @@ def missing_tables(path: str) -> SchemaMissing:
 
 
 def no_tables(path: str) -> SchemaMissing:
-    return SchemaMissing(f"{path} holds no TaskHarbor tables: correct the path, or {HOW_TO_MIGRATE}")
+    return SchemaMissing(f"{path} holds no TaskHarbor tables: correct the path, or make them there: {HOW_TO_MIGRATE}")
 
 
 def older_tables(path: str, found: int, needed: int) -> SchemaMissing:

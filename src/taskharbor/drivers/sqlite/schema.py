@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreRefused
-from taskharbor.drivers.sqlfiles import Migration, migrations
+from taskharbor.drivers.sqlfiles import Migration, later, migrations
 from taskharbor.drivers.sqlite.errors import BUSY, code_of, no_tables, older_tables
 
 PACKAGE: Final = "taskharbor.drivers.sqlite"
@@ -18,9 +18,9 @@ JSON_BUILT_IN: Final = (3, 38, 0)
 _WAIT_S: Final = 0.01
 
 
-def migration_sql(prefix: str) -> str:
-    """Everything `migrate` would run on an empty file, as a script."""
-    parts = [f"{migration.sql.rstrip()}\n{_record(migration, prefix)};\n" for migration in migrations(PACKAGE, prefix)]
+def migration_sql(prefix: str, after: int = 0) -> str:
+    """What `migrate` would run on a file whose tables are at version `after`, 0 for none, as a script."""
+    parts = [f"{each.sql.rstrip()}\n{_record(each, prefix)};\n" for each in later(PACKAGE, prefix, after)]
     return "BEGIN IMMEDIATE;\n\n" + "\n".join(parts) + "\nCOMMIT;\n"
 
 
