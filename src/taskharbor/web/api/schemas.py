@@ -10,6 +10,8 @@ from taskharbor.core import limits
 from taskharbor.core.model import DEFAULT_QUEUE, Status
 
 _NO_NUL: Final = r"^[^\u0000]*$"
+_NOT_OURS: Final = r"^[^\u0000\u0001][^\u0000]*$"
+"""Names that begin with U+0001 are the store's own."""
 _LONGEST_S: Final = limits.MAX_DURATION.total_seconds()
 MOST_LISTED: Final = 1_000
 MOST_LEASED: Final = 1_000
@@ -23,6 +25,7 @@ def _whole(value: object) -> object:
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME, pattern=_NO_NUL)]
+Queue = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME, pattern=_NOT_OURS)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_ID, pattern=_NO_NUL)]
 Text = Annotated[str, StringConstraints(max_length=1_000, pattern=_NO_NUL)]
 Plain = Annotated[str, StringConstraints(pattern=_NO_NUL)]
@@ -63,7 +66,7 @@ class NewJob(Body):
 
     type: Name
     payload: Any = Field(default_factory=dict, description="Any JSON value; tasks in Python take an object.")
-    queue: Name = DEFAULT_QUEUE
+    queue: Queue = DEFAULT_QUEUE
     priority: Whole = Field(
         0, ge=limits.PRIORITY_RANGE.start, lt=limits.PRIORITY_RANGE.stop, description="Higher first."
     )
@@ -85,7 +88,7 @@ class NewJob(Body):
 class LeaseRequest(Body):
     """Ask for jobs to work on."""
 
-    queues: list[Name] = Field(min_length=1, max_length=100)
+    queues: list[Queue] = Field(min_length=1, max_length=100)
     limit: Whole = Field(1, ge=1, le=MOST_LEASED)
     lease_for: LeaseSeconds | None = Field(None, description="Seconds; 30 if not given.")
     types: list[Name] | None = Field(None, min_length=1, max_length=1_000)
