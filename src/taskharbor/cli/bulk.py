@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from taskharbor.cli.output import ProgressBar, print_json
+from taskharbor.cli.streams import standard_input
 from taskharbor.cli.template import Template
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import IdempotencyConflict, InvalidInput
@@ -101,7 +102,7 @@ def _culprit(driver: Driver, jobs: list[tuple[int, NewJob]], error: Exception) -
 @contextmanager
 def _lines_of(name: str) -> Iterator[IO[bytes]]:
     if name == "-":
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     try:
         stream = Path(name).open("rb")  # noqa: SIM115 - closed below

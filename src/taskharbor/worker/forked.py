@@ -7,11 +7,14 @@ import os
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet
 
 Handler = Callable[[int, FrameType | None], None]
-_DEFAULTS: Final = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+_DEFAULTS: Final[dict[signal.Signals, Callable[..., Any] | signal.Handlers]] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
 _ours: Final[WeakSet[Handler]] = WeakSet()
 
 log = logging.getLogger("taskharbor.worker")
