@@ -66,7 +66,7 @@ def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
             )
         shown = f" ({begins[1]}:…)" if begins is not None else ""
         raise InvalidURL(
-            f"not a store URL{shown}: it begins with a scheme and two slashes. "
+            f"not a store URL{shown}: one begins with a scheme and two slashes. "
             "Try sqlite:///jobs.db, or postgresql://user@host/database"
         )
     try:
