@@ -40,8 +40,27 @@ UNREADABLE = [
     f"postgresql:user:{SECRET}@host/database",
 ]
 
+KEYWORDS = [
+    f"host=127.0.0.1 password={SECRET} dbname=x",
+    f"password='a {SECRET}' host=127.0.0.1",
+    f"host=127.0.0.1 PASSWORD = {SECRET} hostaddr=::1",
+    f"password={SECRET} options=http://host",
+]
 
-@pytest.mark.parametrize("url", WITH_SECRETS + UNREADABLE[:-1])
+
+@pytest.mark.parametrize("text", [*KEYWORDS, SECRET, f"{SECRET}@host", f"a_{SECRET}://host"])
+def test_what_is_no_url_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(InvalidURL, match=r"not a store URL: .*postgresql://user@host/database") as caught:
+        parse_url(text)
+    assert SECRET not in str(caught.value)
+
+
+def test_of_a_url_without_slashes_the_scheme_is_shown() -> None:
+    with pytest.raises(InvalidURL, match=r"not a store URL \(postgresql:…\): .*two slashes"):
+        parse_url(f"postgresql:user:{SECRET}@host/database")
+
+
+@pytest.mark.parametrize("url", WITH_SECRETS + UNREADABLE[:-1] + KEYWORDS)
 def test_a_redacted_url_does_not_show_the_password(url: str) -> None:
     assert SECRET not in redacted(url)
     assert "***" in redacted(url)

@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 
 from taskharbor.cli.enqueue import is_there
 from taskharbor.cli.output import ProgressBar, in_one_line, print_json
+from taskharbor.cli.streams import standard_input
 from taskharbor.cli.template import Template
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput
@@ -103,7 +104,7 @@ def _culprit(driver: Driver, jobs: list[tuple[int, NewJob]], error: Exception) -
 @contextmanager
 def _lines_of(name: str) -> Iterator[IO[bytes]]:
     if name == "-":
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     try:
         stream = Path(name).open("rb")  # noqa: SIM115 - closed below

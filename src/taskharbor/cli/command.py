@@ -36,6 +36,7 @@ from taskharbor.cli import (
 )
 from taskharbor.cli.options import hold_back_defaults, resolve, shared_options
 from taskharbor.cli.parser import Parser, read
+from taskharbor.cli.streams import make_ready
 from taskharbor.core.errors import InvalidInput, TaskHarborError
 
 DONE: Final = 0
@@ -87,6 +88,8 @@ Errors are one plain line on standard error, with --json too.
 
 def run(words: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Only an interrupt goes on to the caller."""
+    if words is None:
+        make_ready()
     try:
         code = _code(words)
         # A reader that went away (`| head`) or a full disk is noticed here, and not in the interpreter's last breath.

@@ -13,6 +13,7 @@ from taskharbor.cli.filters import add_filters, add_paging, filter_of, selects_s
 from taskharbor.cli.jobs import run_show, show_list
 from taskharbor.cli.keys import add_decrypt
 from taskharbor.cli.options import Verbs, add_group, add_verb, typed_only
+from taskharbor.cli.streams import has_input_terminal
 from taskharbor.cli.values import moment, positive, rate
 from taskharbor.core.errors import InvalidInput
 
@@ -214,7 +215,7 @@ def _rehearse(driver: Driver, arguments: argparse.Namespace, chosen: Sequence[st
 
 
 def _agreed(count: int) -> bool:
-    if not sys.stdin.isatty():
+    if not has_input_terminal():
         raise InvalidInput(
             f"this removes {count:,} {_jobs(count)} for good: confirm with --yes, or look with --dry-run"
         )

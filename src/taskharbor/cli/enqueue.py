@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
+from taskharbor.cli.streams import standard_input
 from taskharbor.cli.values import duration, moment, names, pair, positive
 from taskharbor.core.errors import DuplicateJob, InvalidInput, TaskHarborError
 
@@ -155,7 +155,7 @@ def _enqueue_one(driver: Driver, template: Template, arguments: argparse.Namespa
 
     text = arguments.payload
     if text == "-":
-        text = sys.stdin.buffer.read()
+        text = standard_input().read()
     job = template.job(b"{}" if text is None else text, driver.now())
     try:
         answer = driver.enqueue([job])[0]

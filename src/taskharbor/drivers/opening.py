@@ -15,8 +15,11 @@ from taskharbor.core.limits import Limits
 
 DEFAULT_PREFIX: Final = "th_"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,23}")
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 # Up to the last @, because a password that nobody escaped may hold anything, even what ends a login.
 _LOGIN: Final = re.compile(r"(?<=://)([^:/?#@]*):.*@", re.DOTALL)
+# In what is no URL, to its end: where a password stops there is a matter of quotes.
+_KEYWORD: Final = re.compile(r"(pass\w*\s*=).*", re.DOTALL | re.IGNORECASE)
 _AUTHORITY: Final = re.compile(r"[^:]*://([^/?#]*)", re.DOTALL)
 # A client library would read it in its own way, and might show a part of the password when it stumbles.
 _MISREAD: Final = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|%(?!(?!00)[0-9A-Fa-f]{2})|@.*@", re.DOTALL)
@@ -54,12 +57,18 @@ def open_driver(url: str, *, limits: Limits | None = None) -> Driver:
 
 
 def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
-    if not isinstance(url, str) or "://" not in url:
-        # Only how it begins: there may be a password further on.
-        shown = url.partition(":")[0] if isinstance(url, str) else type(url).__name__
-        if shown in ("sqlite", "json"):
-            raise InvalidURL(f"{shown}: is followed by three slashes and a path, for example {shown}:///jobs.db")
-        raise InvalidURL(f"not a store URL: {shown!r}. Try sqlite:///jobs.db, or postgresql://user@host/database")
+    begins = _SCHEME.match(url) if isinstance(url, str) else None
+    if begins is None or not begins[2]:
+        # Only the scheme is shown, if there is one: all else may be a password, as in libpq's `password=… host=…`.
+        if begins is not None and begins[1] in ("sqlite", "json"):
+            raise InvalidURL(
+                f"{begins[1]}: is followed by three slashes and a path, for example {begins[1]}:///jobs.db"
+            )
+        shown = f" ({begins[1]}:…)" if begins is not None else ""
+        raise InvalidURL(
+            f"not a store URL{shown}: one begins with a scheme and two slashes. "
+            "Try sqlite:///jobs.db, or postgresql://user@host/database"
+        )
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -113,6 +122,9 @@ def check_prefix(prefix: str) -> str:
 
 def redacted(url: str) -> str:
     """The URL with its passwords starred out, for messages and logs."""
+    begins = _SCHEME.match(url)
+    if begins is None or not begins[2]:
+        return _KEYWORD.sub(r"\1***", url)
     head, mark, query = _LOGIN.sub(r"\1:***@", url).partition("?")
     shown = urlencode([(k, "***" if "pass" in k.lower() else v) for k, v in parse_qsl(query)], safe="*/:@")
     return head + mark + shown

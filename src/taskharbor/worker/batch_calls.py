@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
@@ -12,6 +13,7 @@ from taskharbor.app.batches import Batch, BatchItem, ItemControl, settle_returne
 from taskharbor.core.errors import InvalidPayload, JobNotInflight
 from taskharbor.core.outcome import Dead, Ending
 from taskharbor.worker.executor import Executor, Running, stopped, timed_out, was_cancelled
+from taskharbor.worker.forked import end_if_forked
 
 if TYPE_CHECKING:
     from taskharbor.app.task import Task
@@ -50,12 +52,15 @@ def call_batch(run: Whole, executor: Executor) -> None:
     batch = prepared(run, executor)
     if not batch:
         return
+    pid = os.getpid()
     try:
         # In a context of its own, as for a job alone.
         value = Variables().run(run.task.function, batch)
     except BaseException as error:
+        end_if_forked(pid, run.task.name)
         settle_raised(run, error, executor)
     else:
+        end_if_forked(pid, run.task.name)
         settle_rest(run, batch, value)
 
 

@@ -20,6 +20,7 @@ from taskharbor.core.model import Job, Progress
 from taskharbor.core.outcome import Ending, Failed
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.state import State
+from taskharbor.worker.forked import end_if_forked, not_in_children
 from taskharbor.worker.words import spoken
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def _run(order: dict[str, Any], line: _Line, executor: Executor) -> None:
         return
     line.say(token, {"kind": "begun"})
     if task.batch is None:
+        pid = os.getpid()
         ending = executor.call(_Remote(jobs[0], token, line, task))
+        end_if_forked(pid, task.name)
         line.say(token, spoken(ending), last=True)
         return
     from taskharbor.worker.batch_calls import call_batch
@@ -80,6 +83,7 @@ def _heed_no_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_WORKER)
 
 
+@not_in_children
 def _nothing(number: int, frame: FrameType | None) -> None:
     pass
 

@@ -24,6 +24,7 @@ from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer, Crew
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.flag import Flag
+from taskharbor.worker.forked import not_in_children
 from taskharbor.worker.gathering import Gatherer
 from taskharbor.worker.heartbeat import Heartbeat
 from taskharbor.worker.held import Held, Registry
@@ -372,7 +373,7 @@ class Worker:
                 self._hurry.set()
             self._stopping.set()
 
-        before = {name: signal.signal(name, stop) for name in (signal.SIGTERM, signal.SIGINT)}
+        before = {name: signal.signal(name, not_in_children(stop)) for name in (signal.SIGTERM, signal.SIGINT)}
 
         def restore() -> None:
             for name, handler in before.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from taskharbor.core.outcome import Released
 from taskharbor.worker.batch_calls import acall_batch, run_batch
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.executor import Executor, failed, stopped
+from taskharbor.worker.forked import end_if_forked
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
@@ -39,6 +41,7 @@ class ThreadSlots:
         self._lane = lane
         self._executor = executor
         self._now = now
+        self._pid = os.getpid()
         self._stopped = False
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
@@ -102,6 +105,7 @@ class ThreadSlots:
         except BaseException as error:  # the executor's own failure must not cost the slot
             _note_failure(held, error)
         finally:
+            end_if_forked(self._pid, held.job.type)
             self._lane.end(held)
 
     def _run_batch(self, run: BatchRun) -> None:
@@ -120,6 +124,7 @@ class CoroutineSlots:
     def __init__(self, executor: Executor, now: Callable[[], datetime]) -> None:
         self._executor = executor
         self._now = now
+        self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -191,6 +196,7 @@ class CoroutineSlots:
                     held = ready.popleft()
                 except IndexError:
                     break
+                end_if_forked(self._pid, "a coroutine task")  # which waits, so that others have their turn in the child
                 await self._run(lane, held, task)
                 if len(variables) or task.cancelling():
                     # The handler has left something in the task that the next job must not find: a variable, or a
@@ -227,6 +233,7 @@ class CoroutineSlots:
         except BaseException as error:  # as for threads
             _note_failure(held, error)
         finally:
+            end_if_forked(self._pid, held.job.type)
             held.abort = None
             lane.end(held)
 
@@ -244,6 +251,7 @@ class CoroutineSlots:
         except BaseException as error:  # as for threads
             _note_batch_failure(run, error)
         finally:
+            end_if_forked(self._pid, run.task.name)
             run.finish()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
@@ -107,3 +108,46 @@ async def abrisk(batch: Batch[dict[str, int]]) -> None:
         with item:
             note("brisk", item)
             await asyncio.sleep(0.001)
+
+
+@harbor.task(max_attempts=1)
+def pooled(context: Context) -> str:
+    """Gives up on what its processes do, and leaves the pool, which terminates them and waits for their end."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        busy = [pool.apply_async(time.sleep, (600,)) for _ in range(2)]
+        note("begin", context)
+        try:
+            busy[0].get(timeout=0.3)
+        except multiprocessing.TimeoutError:
+            return "gave up"
+    return "all done"
+
+
+@harbor.task(max_attempts=1)
+def leaving(context: Context) -> None:
+    """Leaves a process behind that only a signal ends."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+    child.start()
+    note("begin", context)
+
+
+@harbor.task(max_attempts=1)
+def forking(context: Context) -> str:
+    return "child" if os.fork() == 0 else "parent"
+
+
+@harbor.task(max_attempts=1)
+async def aforking(context: Context) -> str:
+    child = os.fork() == 0
+    await asyncio.sleep(0)
+    return "child" if child else "parent"
+
+
+@harbor.task(batch=5, max_attempts=1)
+def bforking(batch: Batch[dict[str, int]]) -> list[str]:
+    return ["child" if os.fork() == 0 else "parent"] * len(batch)
+
+
+@harbor.task(max_attempts=1, pool="process")
+def pforking(context: Context) -> str:
+    return "child" if os.fork() == 0 else "parent"

@@ -1,0 +1,43 @@
+"""The streams of the command: whatever the terminal's encoding is, and even where the shell has closed them."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from taskharbor.core.errors import TaskHarborError
+
+_RAISING: Final = ("strict", "surrogateescape")
+
+
+def make_ready() -> None:
+    """What cannot be encoded is written as an escape, and what nobody wants to see goes nowhere. Only for a process
+    that is the command: the streams of any other belong to somebody else."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed: else the next file that is opened, perhaps the store, would be standard output
+            os.open(os.devnull, os.O_RDWR)
+    # Python has None for streams that were closed when it began, whatever its types say.
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in _RAISING:
+            stream.reconfigure(errors="backslashreplace")
+
+
+def has_input_terminal() -> bool:
+    """Whether somebody can be asked."""
+    stream: object = sys.stdin
+    return stream is not None and sys.stdin.isatty()
+
+
+def standard_input() -> BinaryIO:
+    stream: object = sys.stdin
+    if stream is None:
+        raise TaskHarborError("standard input is closed: there is nothing to read for -")
+    return sys.stdin.buffer
