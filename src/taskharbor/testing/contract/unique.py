@@ -12,7 +12,7 @@ import pytest
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import DuplicateJob, InvalidInput
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Enqueued, Settlement, Status
+from taskharbor.core.model import Enqueued, Extension, Progress, Settlement, Status
 from taskharbor.core.unique import MADE_OF_ARGUMENTS
 from taskharbor.testing.helpers import (
     TERMINAL,
@@ -79,6 +79,16 @@ class UniqueContract:
         assert len(everything(driver)) == 1
         assert driver.reserve("default", now=NOON + MINUTE + 2 * SECOND) == []
         assert take_ids(driver, now=NOON + MINUTE + 3 * SECOND) == [first.id]
+
+    def test_what_is_replaced_has_made_no_progress_yet(self, driver: Driver) -> None:
+        first = add_keyed(driver, "k", payload=b"1", while_in=("ready",))
+        held = take(driver)
+        driver.extend([Extension(first.id, held.lease.token, MINUTE, progress=Progress(99, 100, "old"))], now=NOON)
+        driver.release(first.id, held.lease.token, now=NOON)
+        assert driver.get(first.id).progress == Progress(99, 100, "old")
+        assert add_keyed(driver, "k", **debounced(b"2")) == Enqueued(first.id, True)
+        job = driver.get(first.id)
+        assert (job.payload, job.progress, job.deliveries) == (b"2", None, 1)
 
     def test_a_payload_that_depends_on_its_job_is_made_for_the_one_that_is_replaced(self, driver: Driver) -> None:
         def made_for(id: str) -> bytes:
