@@ -95,7 +95,14 @@ def check_filter(filter: JobFilter | None) -> JobFilter:
             raise InvalidInput(f"ids of a filter are a list of text, got {type(ids).__name__}")
         ids = tuple(ids)
         check_words(ids, "an id of a filter")
-    return replace(filter, ids=ids, status=_check_status(filter.status))
+    return replace(
+        filter,
+        ids=ids,
+        status=_check_status(filter.status),
+        # The empty text is in every text.
+        error=filter.error or None,
+        text=filter.text or None,
+    )
 
 
 def _check_status(status: Status | str | None) -> Status | None:
