@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput, StoreMoved
+from taskharbor.core.errors import DuplicateJob, IdempotencyConflict, InvalidInput, StoreMoved, StoreUnavailable
 from taskharbor.core.model import NewJob
 from taskharbor.testing.contract.moving import opened, shut_unnoticed
 from taskharbor.testing.emptying import SharedStore
@@ -199,6 +199,64 @@ def test_the_caller_may_have_rows_of_any_shape(driver: Any, postgres_url: str, r
         assert (answer.id, answer.existed) == (first.id, True)
 
     in_loop(work)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_the_caller_may_have_cursors_of_any_kind(driver: Any, postgres_url: str, raw: bool) -> None:
+    kind, akind = (psycopg.RawCursor, psycopg.AsyncRawCursor) if raw else (psycopg.ClientCursor, None)
+    with psycopg.connect(postgres_url, cursor_factory=kind) as connection:
+        answers = driver.enqueue([new_job(idempotency_key="once"), new_job()], NOON, connection=connection)
+    assert [driver.get(answer.id).id for answer in answers] == [answer.id for answer in answers]
+
+    async def work() -> None:
+        async with await psycopg.AsyncConnection.connect(postgres_url, cursor_factory=akind) as connection:
+            (answer,) = await driver.aenqueue([new_job(idempotency_key="once")], NOON, connection=connection)
+        assert (answer.id, answer.existed) == (answers[0].id, True)
+
+    in_loop(work)
+
+
+def test_the_caller_may_be_given_bytes_for_text(driver: Any, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, options="-c client_encoding=sql_ascii") as connection:
+        first, second = (
+            driver.enqueue([new_job(idempotency_key="é", queue="é")], NOON, connection=connection)[0] for _ in range(2)
+        )
+    assert (second.id, second.existed) == (first.id, True)
+    assert driver.get(first.id).queue == "é"
+
+
+def test_a_connection_that_cannot_take_the_jobs_now_is_refused_with_what_to_do(driver: Any, postgres_url: str) -> None:
+    several = [new_job(), new_job()]
+    with psycopg.connect(postgres_url) as connection:
+        with connection.pipeline(), pytest.raises(InvalidInput, match="pipeline mode"):
+            driver.enqueue([new_job()], NOON, connection=connection)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute("SELECT 1 / 0")
+        with pytest.raises(InvalidInput, match="roll it back, and try again"):
+            driver.enqueue([new_job()], NOON, connection=connection)
+        connection.rollback()
+    with (
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+        pytest.raises(InvalidInput, match="not in a transaction: begin one, or leave connection out"),
+    ):
+        driver.enqueue(several, NOON, connection=connection)
+    with psycopg.connect(postgres_url, options="-c client_encoding=latin1") as connection:
+        with pytest.raises(InvalidInput, match="connect with UTF-8"):
+            driver.enqueue([new_job(queue="\N{GRINNING FACE}")], NOON, connection=connection)
+        connection.rollback()
+    assert everything(driver) == {}
+
+
+def test_a_transaction_that_came_too_late_is_told_to_begin_again(driver: Any, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        connection.execute("SELECT 1")
+        first = add_keyed(driver, "once")
+        with pytest.raises(StoreUnavailable, match="roll back, and try again"):
+            driver.enqueue([new_job(idempotency_key="once")], NOON, connection=connection)
+        connection.rollback()
+        (answer,) = driver.enqueue([new_job(idempotency_key="once")], NOON, connection=connection)
+    assert (answer.id, answer.existed) == (first.id, True)
 
 
 @pytest.mark.parametrize("kind", SYNC)

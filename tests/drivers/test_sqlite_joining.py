@@ -165,6 +165,32 @@ def test_a_duplicate_finds_the_job_that_holds_the_key(driver: SqliteDriver, path
     assert answers == [Enqueued(first.id, existed=True), Enqueued("x")]
 
 
+ROWS: dict[str, Callable[[sqlite3.Cursor, Any], Any]] = {
+    "values": lambda _, row: row[0],
+    "objects": lambda *_: object(),
+    "dictionaries": lambda _, row: dict(enumerate(row)),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_caller_may_have_rows_of_any_shape_and_bytes_for_text(driver: SqliteDriver, path: Path, rows: str) -> None:
+    first = add_keyed(driver, "k")
+    again = [new_job(idempotency_key="k"), new_job(id="other")]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory, connection.text_factory = ROWS[rows], bytes
+        answers = driver.enqueue(again, NOON, connection=connection)
+        connection.commit()
+    assert answers == [Enqueued(first.id, True), Enqueued("other")]
+
+    async def work() -> None:
+        async with aiosqlite.connect(path) as connection:
+            connection.row_factory = ROWS[rows]  # type: ignore[assignment]
+            connection.text_factory = bytes  # type: ignore[assignment]
+            assert await driver.aenqueue(again[:1], NOON, connection=connection) == answers[:1]
+
+    asyncio.run(work())
+
+
 def test_a_database_without_our_tables_is_named(driver: SqliteDriver, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection, pytest.raises(SchemaMissing):
         driver.enqueue(ONE, NOON, connection=connection)

@@ -35,7 +35,14 @@ def checked(moment: datetime, name: str) -> datetime:
         inside = False
     if not inside:
         raise InvalidTime(f"{name} is out of range ({moment.isoformat()}): use a time from 1970 to 8999")
-    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    if type(moment) is datetime:
+        return moment
+    # One of pandas, for example, which is finer than any store keeps it.
+    return datetime(
+        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond, UTC
+    )
 
 
 def checked_start(moment: datetime, name: str) -> datetime:

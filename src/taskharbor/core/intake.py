@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -169,14 +169,7 @@ def _shape_of(job: NewJob, limits: Limits) -> Shape:
 
 
 def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, limits: Limits) -> Admitted:
-    payload = job.payload
-    if not isinstance(payload, bytes):
-        raise InvalidPayload.about(
-            f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first, for example "
-            "JsonCodec().encode(value) of taskharbor.core.codec"
-        )
-    if len(payload) > limits.max_payload_bytes:
-        limits.check_size(payload, "payload")
+    payload = _check_payload(job.payload, limits)
     if job_id is not None:
         made_id = bounds.check_name(job_id, "id", bounds.MAX_ID)
     type_, queue, tenant_id, priority, timeout_nanos, max_attempts = _shape_of(job, limits)
@@ -210,8 +203,25 @@ def _admit_one(job: NewJob, job_id: str | None, made_id: str, now: datetime, lim
         None if key is None else payload_hash(payload),
         key_expires_at,
         duplicates,
-        job.payload_for,
+        None if job.payload_for is None else partial(_payload_for, job.payload_for, limits),
     )
+
+
+def _check_payload(payload: object, limits: Limits) -> bytes:
+    if not isinstance(payload, bytes):
+        raise InvalidPayload.about(
+            f"payload must be bytes, got {type(payload).__name__}: encode it with a codec first, for example "
+            "JsonCodec().encode(value) of taskharbor.core.codec"
+        )
+    if len(payload) > limits.max_payload_bytes:
+        limits.check_size(payload, "payload")
+    return payload
+
+
+def _payload_for(make: Callable[[str], bytes], limits: Limits, holder: str) -> bytes:
+    if not callable(make):
+        raise InvalidInput(f"payload_for is a function that makes a payload for an id, got {type(make).__name__}")
+    return _check_payload(make(holder), limits)
 
 
 @lru_cache(maxsize=4096, typed=True)

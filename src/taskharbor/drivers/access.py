@@ -10,7 +10,7 @@ from typing import Any
 from taskharbor.core import limits as bounds
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.tokens import Role, Token, check_token
-from taskharbor.drivers.checks import check_words
+from taskharbor.drivers.checks import LONGEST_SOUGHT, check_words, sought
 from taskharbor.drivers.operations import StoreOperations
 
 
@@ -42,11 +42,11 @@ class AccessCalls(StoreOperations):
         check_words(chosen, "the id of a token")
         if len(chosen) > bounds.MAX_BATCH:
             raise InvalidInput(f"one get_tokens takes at most {bounds.MAX_BATCH:,} ids: split the list")
-        return self._get_tokens(chosen) if chosen else []
+        return self._get_tokens([id[:LONGEST_SOUGHT] for id in chosen]) if chosen else []
 
     def revoke_token(self, id: str, *, now: datetime | None = None) -> bool:
         moment = self._moment(now)
-        check_words((id,), "the id of a token")
+        id = sought(id, "the id of a token")
         with self._told_where():
             return self._revoke_token(id, moment)
 

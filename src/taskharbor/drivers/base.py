@@ -26,12 +26,13 @@ from taskharbor.drivers.checks import (
     check_cursor,
     check_epoch,
     check_filter,
+    check_leases,
     check_names,
     check_progress,
     check_rate,
     check_settlement,
-    check_words,
     check_worker,
+    sought,
 )
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.flows import FlowCalls
@@ -123,10 +124,9 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
             check_name(tenant, "tenant", bounds.MAX_TENANT)
         try:
             checked_settlements = [check_settlement(item, self.limits) for item in settlements]
-            words = [word for item in checked_settlements for word in (item.id, item.token)]
+            checked_settlements = check_leases(checked_settlements)
         except (AttributeError, TypeError):  # found out by trying, because batches are large and nearly all are right
             raise InvalidInput("settle takes a list of Settlement: settle([Settlement.ack(id, token)])") from None
-        check_words(words, "an id or a token")
         if len(checked_settlements) > bounds.MAX_BATCH:
             raise InvalidInput(f"one settle takes at most {bounds.MAX_BATCH:,} items: split the batch")
         rules = self._rules()
@@ -197,13 +197,11 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
     def extend(self, extensions: Sequence[Extension], *, now: datetime | None = None) -> Extended:
         moment = self._moment(now)
         try:
-            extensions = list(extensions)
-            words = [word for item in extensions for word in (item.id, item.token)]
+            extensions = check_leases(list(extensions))
         except (AttributeError, TypeError):
             raise InvalidInput("extend takes a list of Extension: extend([Extension(id, token)])") from None
         if len(extensions) > bounds.MAX_BATCH:
             raise InvalidInput(f"one extend takes at most {bounds.MAX_BATCH:,} items: split the batch")
-        check_words(words, "an id or a token")
         items = [
             Extension(
                 item.id,
@@ -249,7 +247,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
 
     def cancel(self, id: str, *, now: datetime | None = None) -> Status:
         moment = self._moment(now)
-        check_words((id,), "id")
+        id = sought(id, "id")
         try:
             with self._told_where():
                 status = self._cancel(id, moment)
@@ -327,8 +325,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
 
     def deregister(self, worker_id: str) -> None:
         self._check_open()
-        check_words((worker_id,), "worker id")
-        self._deregister(worker_id)
+        self._deregister(sought(worker_id, "worker id"))
 
     def elect(
         self, name: str, holder: str, now: datetime | None = None, term: Duration = 30.0, *, epoch: int | None = None
@@ -344,9 +341,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
 
     def resign(self, name: str, holder: str, epoch: int) -> None:
         self._check_open()
-        check_words((name, holder), "name and holder")
         check_epoch(epoch)
-        self._resign(name, holder, epoch)
+        self._resign(sought(name, "name"), sought(holder, "holder"), epoch)
 
     def leaders(self) -> Sequence[Leadership]:
         self._check_open()
@@ -365,6 +361,7 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
     ) -> int:
         self._check_open()
         check_count(limit, "limit", None)
+        limit = min(limit, bounds.MAX_COUNT)
         check_cursor(upto)
         moment = checked(before, "before")
         if self._rules().filling:  # what has come from another store is compared first

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from taskharbor.core import limits as bounds
 from taskharbor.core.answers import Page
@@ -14,12 +15,19 @@ from taskharbor.core.clock import checked, checked_start
 from taskharbor.core.errors import InvalidCursor, InvalidInput, InvalidTime
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import Limits
-from taskharbor.core.model import JobFilter, Progress, RetryUpdate, Settle, Settlement, Status
+from taskharbor.core.model import Extension, JobFilter, Progress, RetryUpdate, Settle, Settlement, Status
 
 LOWEST_RATE: Final = 1 / 86_400
 """Jobs a second: one a day. Slower than that, the last of many jobs would be due after the end of time."""
 
+LONGEST_SOUGHT: Final = bounds.MAX_NAME + 1
+"""Characters: no id, name, token or cursor has so many."""
+MAX_TEXT: Final = 65_536
+"""Characters of a text that is looked for in payloads, which may hold more."""
+
 _LIST_CURSOR: Final = "after:"
+
+T = TypeVar("T", Settlement, Extension)
 
 
 def check_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -57,11 +65,33 @@ def check_words(words: Iterable[str], what: str) -> None:
         raise InvalidInput(f"{what} contains NUL or a lone surrogate, which no store can hold: check where it is from")
 
 
+def sought(word: str, what: str) -> str:
+    """An id or a name to look for, cut where it is longer than any could be: whole, some store would refuse it."""
+    check_words((word,), what)
+    return word[:LONGEST_SOUGHT]
+
+
+def check_leases(items: list[T]) -> list[T]:
+    """Settlements or extensions, with the ids and tokens to look for."""
+    words = [word for item in items for word in (item.id, item.token)]
+    check_words(words, "an id or a token")
+    if max(map(len, words), default=0) <= LONGEST_SOUGHT:
+        return items
+    return [_cut_item(item) for item in items]
+
+
+def _cut_item(item: T) -> T:
+    id, token = item.id[:LONGEST_SOUGHT], item.token[:LONGEST_SOUGHT]
+    return replace(item, id=id, token=token) if isinstance(item, Extension) else item._replace(id=id, token=token)
+
+
 def check_cursor(cursor: str | None) -> None:
     try:
         check_words(() if cursor is None else (cursor,), "cursor")
     except InvalidInput as error:
         raise InvalidCursor(str(error)) from None
+    if cursor is not None and len(cursor) > LONGEST_SOUGHT:
+        raise InvalidCursor(f"cursor {cursor[:40]}… is longer than any that was given out: start without one")
 
 
 def list_position(cursor: str | None) -> str | None:
@@ -69,7 +99,7 @@ def list_position(cursor: str | None) -> str | None:
     check_cursor(cursor)
     if cursor is None:
         return None
-    if not cursor.startswith(_LIST_CURSOR):
+    if not cursor.startswith(_LIST_CURSOR) or cursor == _LIST_CURSOR:
         raise InvalidCursor(f"cursor {cursor!r} is not one that list gave out: start without one")
     return cursor.removeprefix(_LIST_CURSOR)
 
@@ -95,7 +125,26 @@ def check_filter(filter: JobFilter | None) -> JobFilter:
             raise InvalidInput(f"ids of a filter are a list of text, got {type(ids).__name__}")
         ids = tuple(ids)
         check_words(ids, "an id of a filter")
-    return replace(filter, ids=ids, status=_check_status(filter.status))
+        ids = tuple(id[:LONGEST_SOUGHT] for id in ids)
+    if filter.text is not None and len(filter.text) > MAX_TEXT:
+        length = f"{len(filter.text):,} characters, the limit is {MAX_TEXT:,}"
+        raise InvalidInput(f"text of a filter has {length}: look for a part of it")
+    return replace(
+        filter,
+        ids=ids,
+        status=_check_status(filter.status),
+        queue=_cut(filter.queue, LONGEST_SOUGHT),
+        type=_cut(filter.type, LONGEST_SOUGHT),
+        tenant_id=_cut(filter.tenant_id, LONGEST_SOUGHT),
+        code=_cut(filter.code, LONGEST_SOUGHT),
+        # The empty text is in every text.
+        error=_cut(filter.error, 2 * bounds.MAX_ERROR_CHARACTERS) or None,
+        text=filter.text or None,
+    )
+
+
+def _cut(word: str | None, longest: int) -> str | None:
+    return None if word is None else word[:longest]
 
 
 def _check_status(status: Status | str | None) -> Status | None:
@@ -172,15 +221,22 @@ def check_progress(progress: Progress | None) -> Progress | None:
         return None
     if not isinstance(progress, Progress):
         raise InvalidInput(f"progress is a Progress(done, total, note), got {type(progress).__name__}")
-    for number, what in ((progress.done, "done"), (progress.total, "total")):
-        if what == "total" and number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-            raise InvalidInput(f"{what} of a progress must be a finite number, got {number!r}")
+    done = _check_number(progress.done, "done")
+    total = None if progress.total is None else _check_number(progress.total, "total")
     if not isinstance(progress.note, str):
         raise InvalidInput(f"note of a progress must be text, got {type(progress.note).__name__}")
     # A note is written while the handler runs; mending it is kinder than failing the job for it.
-    return replace(progress, note=bounds.clean_error(progress.note))
+    return Progress(done, total, bounds.clean_error(progress.note))
+
+
+def _check_number(number: float, what: str) -> float:
+    """As a plain number, which every store gives back as it is."""
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        with suppress(OverflowError):  # a whole number that no float can be
+            if isfinite(number):
+                return int(number) if isinstance(number, int) else float(number)
+        raise InvalidInput(f"{what} of a progress must be a finite number, below 1.8e308")
+    raise InvalidInput(f"{what} of a progress must be a finite number, got {number!r}")
 
 
 def check_epoch(epoch: Any) -> None:

@@ -36,7 +36,7 @@ from taskharbor.core.workflow import (
     compensation_id,
 )
 from taskharbor.drivers import flowing
-from taskharbor.drivers.checks import check_count
+from taskharbor.drivers.checks import check_count, sought
 from taskharbor.drivers.flowing import AT_ONCE, StepRow
 from taskharbor.drivers.flowreading import Desk, page_behind
 from taskharbor.drivers.flowreturning import FlowReturns
@@ -248,6 +248,7 @@ class FlowCalls(FlowReturns):
 
     def get_workflow(self, id: str) -> Workflow:
         self._check_open()
+        id = sought(id, "id")
         found = self._at_flow_desk(lambda desk: desk.get(id))
         if found is None:
             raise WorkflowNotFound(f"no workflow with the id {id!r}")
@@ -276,6 +277,8 @@ class FlowCalls(FlowReturns):
     ) -> Sequence[StepResult]:
         self._check_open()
         check_count(limit, "limit", 10_000)
+        id = sought(id, "id")
+        part = None if part is None else sought(part, "part")
         return self._at_flow_desk(lambda desk: desk.results(id, part, after, limit))
 
     # --- Whole workflows -------------------------------------------------------------------------------------

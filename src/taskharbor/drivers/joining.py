@@ -159,6 +159,10 @@ def missing_in_the_callers_database() -> Iterator[None]:
         yield
     except SchemaMissing as error:
         raise missing_there() from error
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"the connection uses {error.encoding}, which has not every character of this job: connect with UTF-8"
+        ) from error
 
 
 def missing_there() -> SchemaMissing:
@@ -180,7 +184,7 @@ class Joiner:
 
     def run(self, connection: Any, steps: Steps) -> Answers:
         kind = _library_of(connection)
-        _refuse_closed(connection)
+        _refuse_unusable(connection)
         if kind == "sqlalchemy":
             connection = self._sqlalchemy_connection(connection)
             return drive(steps, lambda query: self._run_sqlalchemy(connection, query))
@@ -192,7 +196,7 @@ class Joiner:
 
     async def arun(self, connection: Any, steps: Steps) -> Answers:
         kind = _library_of(connection)
-        _refuse_closed(connection)
+        _refuse_unusable(connection)
         if kind == "sqlalchemy" and hasattr(connection, "run_sync"):
             result: Answers = await connection.run_sync(lambda inner: self.run(inner, steps))
             return result
@@ -211,7 +215,7 @@ class Joiner:
                 return answers
             rows, error = None, None
             try:
-                async with connection.cursor() as cursor:
+                async with _cursor(connection) as cursor:
                     _make_plain(cursor)
                     sql, params, many = self._prepared(query, self._plain)
                     await (cursor.executemany(sql, params) if many else cursor.execute(sql, params))
@@ -221,7 +225,7 @@ class Joiner:
 
     def _run_dbapi(self, connection: Any, query: Query) -> Sequence[Row]:
         sql, params, many = self._prepared(query, self._plain)
-        cursor = connection.cursor()
+        cursor = _cursor(connection)
         _make_plain(cursor)
         try:
             if many:
@@ -237,7 +241,7 @@ class Joiner:
 
         sql, params, many = self._prepared(query, self._named)
         result = connection.execute(text(sql), params)
-        return [tuple(row) for row in result] if not many and result.returns_rows else []
+        return _plain(list(result)) if not many and result.returns_rows else []
 
     def _sqlalchemy_connection(self, given: Any) -> Any:
         if hasattr(given, "run_sync"):
@@ -284,15 +288,33 @@ def _asynchronous() -> InvalidInput:
     return InvalidInput("this connection is asynchronous: await aenqueue(…, connection=…) instead")
 
 
+def _cursor(connection: Any) -> Any:
+    """A cursor. With psycopg one of our own: the caller's may read statements in another way."""
+    if _library_of(connection) != "psycopg":
+        return connection.cursor()
+    from psycopg import AsyncCursor, Cursor
+
+    return AsyncCursor(connection) if _is_async(connection) else Cursor(connection)
+
+
 def _make_plain(cursor: Any) -> None:
-    """Have psycopg make tuples of rows: the caller's own choice may be anything, even one value of each row."""
-    if _library_of(cursor) == "psycopg":
+    """Have the library make tuples of rows: the caller's own choice may be anything, even one value of each row."""
+    library = _library_of(cursor)
+    if library == "psycopg":
         cursor.row_factory = lambda _: tuple
+    elif library in ("sqlite3", "aiosqlite"):
+        cursor.row_factory = None
 
 
 def _plain(rows: Sequence[Any]) -> Sequence[Row]:
-    """The rows as tuples, whatever the caller has its connection make of them."""
-    return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
+    """The rows as tuples of text and numbers, whatever the caller has its connection make of them."""
+    plain = [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
+    return [tuple(_as_text(value) for value in row) for row in plain]
+
+
+def _as_text(value: Any) -> Any:
+    """Some connections give bytes for text, and none of our questions here is for bytes."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def _library_of(connection: Any) -> str:
@@ -304,10 +326,15 @@ def _library_of(connection: Any) -> str:
     return type(connection).__module__.partition(".")[0]
 
 
-def _refuse_closed(connection: Any) -> None:
+def _refuse_unusable(connection: Any) -> None:
     """Psycopg and SQLAlchemy have `closed`, PyMySQL has `open`; sqlite3 says it when it is used."""
     if getattr(connection, "closed", False) is True or getattr(connection, "open", True) is False:
         raise InvalidInput("the connection is closed: pass one that is open")
+    if getattr(getattr(connection, "pgconn", None), "pipeline_status", False):  # psycopg
+        raise InvalidInput(
+            "the connection is in pipeline mode, where answers come late: enqueue before or behind that block, in the "
+            "same transaction"
+        )
 
 
 def _makes_cursors(connection: Any) -> bool:

@@ -14,6 +14,8 @@ from taskharbor.drivers.watching import DirectoryWatch
 
 POLL_S: Final = 0.2
 """How often a store that cannot tell of new work is worth a look."""
+LONGEST_WAIT_S: Final = 86_400.0
+"""The most that the system is asked to wait at once: it takes some weeks. Longer waits are several."""
 _ENOUGH: Final = 4096
 _Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 """For one wait for two descriptors: the others ask the system five times for what this one asks once."""
@@ -32,7 +34,14 @@ class BaseListener:
         self._closed = False
 
     def wait(self, timeout_s: float) -> bool:
-        return not self._closed and self._wait(min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)) and not self._closed
+        left = max(0.0, timeout_s)  # in this order, what is no number is no time either
+        while not self._closed:
+            if self._wait(min(left, LONGEST_WAIT_S)):
+                return not self._closed
+            if left <= LONGEST_WAIT_S:
+                break
+            left -= LONGEST_WAIT_S
+        return False
 
     def wake(self) -> None:
         with suppress(RuntimeError):  # it rings already

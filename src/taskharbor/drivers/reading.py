@@ -10,7 +10,7 @@ from taskharbor.core import limits as bounds
 from taskharbor.core.answers import CensusRow, Counts, Glances, HistoryPage, Page
 from taskharbor.core.errors import JobNotFound
 from taskharbor.core.model import Attempt, Job, JobFilter
-from taskharbor.drivers.checks import check_count, check_cursor, check_filter, check_words, list_position, with_cursor
+from taskharbor.drivers.checks import check_count, check_cursor, check_filter, list_position, sought, with_cursor
 from taskharbor.drivers.operations import StoreOperations
 
 
@@ -28,16 +28,14 @@ class ReadingCalls(StoreOperations):
 
     def get(self, id: str) -> Job:
         self._check_open()
-        check_words((id,), "id")
         try:
-            return self._get(id)
+            return self._get(sought(id, "id"))
         except JobNotFound as error:
             raise self._absent(error) from None
 
     def attempts(self, id: str) -> Sequence[Attempt]:
         self._check_open()
-        check_words((id,), "id")
-        return self._attempts(id)
+        return self._attempts(sought(id, "id"))
 
     def counts(self) -> Counts:
         return self._counts(self._moment(None))

@@ -13,7 +13,7 @@ from taskharbor.core.errors import InvalidInput, ScheduleNotFound
 from taskharbor.core.intake import admit
 from taskharbor.core.limits import Limits, check_name
 from taskharbor.core.model import NewJob, Overlap, Schedule
-from taskharbor.drivers.checks import check_words
+from taskharbor.drivers.checks import sought
 from taskharbor.drivers.operations import StoreOperations
 from taskharbor.drivers.rows import meta_from_text, timeout_from_nanos
 
@@ -40,19 +40,19 @@ class SchedulingCalls(StoreOperations):
 
     def get_schedule(self, name: str) -> Schedule:
         self._check_open()
-        check_words((name,), "the name of a schedule")
+        name = sought(name, "the name of a schedule")
         return self._get_schedule(name)
 
     def pause_schedule(self, name: str, *, paused: bool, now: datetime | None = None) -> None:
         moment = self._moment(now)
-        check_words((name,), "the name of a schedule")
+        name = sought(name, "the name of a schedule")
         with self._told_where():
             if not self._pause_schedule(name, _check_paused(paused), moment):
                 raise no_schedule(name)
 
     def remove_schedule(self, name: str) -> bool:
         self._check_open()
-        check_words((name,), "the name of a schedule")
+        name = sought(name, "the name of a schedule")
         with self._told_where():
             return self._remove_schedule(name)
 
@@ -67,7 +67,7 @@ class SchedulingCalls(StoreOperations):
         now: datetime | None = None,
     ) -> bool:
         moment = self._moment(now)
-        check_words((name,), "the name of a schedule")
+        name = sought(name, "the name of a schedule")
         return self._advance_schedule(
             name,
             None if expected is None else checked(expected, "expected"),

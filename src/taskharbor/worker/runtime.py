@@ -352,9 +352,8 @@ class Worker:
         for held in left:
             held.lost = True  # whatever the thread still comes to, it is no longer its job
         try:
-            self._crew.driver.settle(
-                [Settlement.release(held.job.id, held.token, started_at=held.started_at) for held in left]
-            )
+            words = [Settlement.release(held.job.id, held.token, started_at=held.started_at) for held in left]
+            self._crew.driver.settle(words)
         except StoreError as error:
             log.warning("%d jobs could not be given back, and run again when their leases end: %s", len(left), error)
         self._crew.registry.remove(list(left))

@@ -12,6 +12,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from taskharbor.core.errors import (
     HOW_TO_MIGRATE,
     DriverClosed,
+    InvalidInput,
     SchemaMissing,
     StoreError,
     StoreFull,
@@ -27,6 +28,10 @@ RETRYABLE: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.Serializatio
 _BY_STATE: Final[dict[str, tuple[type[TaskHarborError], str]]] = {
     "42P01": (SchemaMissing, f"the tables are not there: {HOW_TO_MIGRATE}"),
     "42703": (SchemaMissing, f"the tables are older than this version: {HOW_TO_MIGRATE}"),
+    "25P01": (InvalidInput, "this connection is not in a transaction: begin one, or leave connection out"),
+    "25P02": (InvalidInput, "an earlier statement of this transaction has failed: roll it back, and try again"),
+    "40001": (StoreUnavailable, "another transaction got in between: roll back, and try again"),
+    "40P01": (StoreUnavailable, "this and another transaction waited for each other: roll back, and try again"),
     "25006": (StoreReadOnly, "PostgreSQL accepts no writes here: connect to the primary"),
     "53100": (StoreFull, "PostgreSQL has no disk space left: free some, nothing of this call was kept"),
     "42501": (StoreReadOnly, "the database user may not do this: grant it the privileges on the tables"),

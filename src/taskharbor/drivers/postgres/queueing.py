@@ -77,6 +77,10 @@ class Queueing:
         tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         ask = Ask(queues, now, lease_for, limit, types, owner, tenant)
+        if _has_repeats(settlements):
+            # What its statements leave over is settled after the claim, which would not see what that gives back.
+            settled = self.settle(settlements, now)
+            return settled, self.settle_and_reserve((), queues, now, lease_for, limit, types, owner, tenant)[1]
         results, claimed = self._settle_and_claim(settlements, queues, claim_params(ask))
         claimed.sort(key=_DUE_ORDER)
         claimed.sort(key=_PRIORITY, reverse=True)
@@ -84,6 +88,8 @@ class Queueing:
 
     def settle_and_take_tagged(self, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
         """Settle and claim in one round trip, in a fair queue in which every due job has its tag."""
+        if _has_repeats(settlements):
+            return self.settle(settlements, ask.now), self.settle_and_take_tagged((), ask)[1]
         batches = _batches(settlements, ask.now)
         claim = claim_params(ask)
         name = with_lines("desk_claim", ["fair"] if ask.tenant is None else ["fair", "tenant"])
@@ -338,6 +344,10 @@ def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
         reasons = {"reasons": [item.reason for item in dead], "codes": [str(item.code) for item in dead]}
         batches.append(_Batch("dead", dead, {**_keys(dead, now), **reasons}))
     return batches
+
+
+def _has_repeats(settlements: Sequence[Settlement]) -> bool:
+    return len({item.id for item in settlements}) < len(settlements)
 
 
 def _first_of_each(items: Sequence[T]) -> Sequence[T]:

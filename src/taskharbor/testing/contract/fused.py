@@ -45,6 +45,17 @@ class FusedContract:
         assert [(x.job.id, x.job.deliveries) for x in leased] == [(old.job.id, 2)]
         assert leased[0].lease.token != old.lease.token
 
+    @pytest.mark.parametrize("fair", [False, True])
+    def test_all_that_a_call_says_of_a_job_counts_before_it_reserves(self, driver: Driver, fair: bool) -> None:
+        if fair:
+            driver.set_fair("default", now=NOON)
+        [old] = leased_jobs(driver, 1)
+        waiting = add(driver)
+        items = [Settlement.release(old.job.id, "another"), Settlement.release(old.job.id, old.lease.token)]
+        results, leased = driver.settle_and_reserve(items, "default", now=LATER, limit=5)
+        assert shown(results) == [LeaseMismatch, Status.READY]
+        assert {(x.job.id, x.job.deliveries) for x in leased} == {(old.job.id, 2), (waiting, 1)}
+
     def test_stale_settlements_do_not_keep_the_reserve_from_happening(self, driver: Driver) -> None:
         [old] = leased_jobs(driver, 1)
         waiting = add(driver)

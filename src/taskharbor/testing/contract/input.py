@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import pytest
@@ -13,11 +13,13 @@ from taskharbor.core.errors import (
     InvalidInput,
     InvalidLeaseDuration,
     InvalidTime,
+    JobNotFound,
     JobNotInflight,
     PayloadTooLarge,
     ScheduleNotFound,
+    WorkflowNotFound,
 )
-from taskharbor.core.model import Settlement, Status
+from taskharbor.core.model import Extension, Progress, Settlement, Status
 from taskharbor.testing.contract.mistakes import (
     FAR_OFF,
     LOOKUPS,
@@ -30,10 +32,15 @@ from taskharbor.testing.contract.mistakes import (
     WRONG_SCHEDULES,
     put_schedule,
 )
-from taskharbor.testing.helpers import add, everything, leased_job, new_job, take_ids
+from taskharbor.testing.helpers import add, everything, finished_job, leased_job, new_job, take_ids
 from taskharbor.testing.times import HOUR, MINUTE, NOON, SECOND
 
 MIB: Final = 1_048_576
+HUGE: Final = "x" * (30 * MIB)
+
+
+class Finer(datetime):
+    """A time of another library."""
 
 
 class InputContract:
@@ -59,6 +66,24 @@ class InputContract:
         job_id = add(driver, now=NOON.astimezone(kathmandu), run_at=(NOON + HOUR).astimezone(kathmandu))
         assert (driver.get(job_id).created_at, driver.get(job_id).run_at) == (NOON, NOON + HOUR)
         assert take_ids(driver, now=(NOON + HOUR).astimezone(kathmandu)) == [job_id]
+
+    def test_a_time_of_a_class_of_its_own_is_kept_as_a_plain_one(self, driver: Driver) -> None:
+        moment = Finer.fromisoformat((NOON + HOUR).isoformat())
+        job = driver.get(add(driver, run_at=moment, expires_at=moment + HOUR))
+        assert (job.run_at, job.due_at, job.expires_at) == (NOON + HOUR, NOON + HOUR, NOON + 2 * HOUR)
+        assert {type(job.run_at), type(job.due_at), type(job.expires_at)} == {datetime}
+
+    def test_a_progress_is_kept_as_plain_numbers(self, driver: Driver) -> None:
+        class Share(float):
+            """A number of another library."""
+
+        leased = leased_job(driver)
+        progress = Progress(Share(1.5), 2**70)
+        driver.extend([Extension(leased.job.id, leased.lease.token, MINUTE, progress=progress)], now=NOON)
+        kept = driver.get(leased.job.id).progress
+        assert kept == progress
+        assert kept is not None
+        assert (type(kept.done), type(kept.total)) == (float, int)
 
     def test_a_job_that_has_already_expired_is_refused(self, driver: Driver) -> None:
         for moment in (NOON, NOON - SECOND):
@@ -121,6 +146,19 @@ class InputContract:
                 answer = LOOKUPS[place](driver, text)
             except (InvalidInput, JobNotInflight, ScheduleNotFound):
                 continue
+            assert not getattr(answer, "jobs", answer)
+        assert everything(driver) == {"a": job}
+
+    @pytest.mark.parametrize("place", sorted(LOOKUPS))
+    def test_text_longer_than_a_store_takes_finds_nothing_and_breaks_nothing(self, driver: Driver, place: str) -> None:
+        job = driver.get(add(driver, id="a"))
+        try:
+            answer = LOOKUPS[place](driver, HUGE)
+        except PayloadTooLarge:
+            raise
+        except (InvalidInput, JobNotFound, JobNotInflight, ScheduleNotFound, WorkflowNotFound) as error:
+            assert len(str(error)) < 1_000
+        else:
             assert not getattr(answer, "jobs", answer)
         assert everything(driver) == {"a": job}
 
@@ -192,6 +230,16 @@ class InputContract:
                 driver.enqueue([new_job(), new_job(id="chosen")], NOON)
             assert set(everything(driver)) == {"chosen"}
             driver.ack(leased.job.id, leased.lease.token, now=NOON)
+
+    def test_a_limit_beyond_all_numbers_of_a_store_means_all_there_are(self, driver: Driver) -> None:
+        ids = [finished_job(driver, Status.DONE) for _ in range(2)]
+        for limit in (2**63, 2**64):
+            assert driver.prune(NOON + HOUR, limit=limit, ids=["nobody"]) == 0
+            assert list(driver.redrive(now=NOON, limit=limit)) == []
+            assert driver.purge(limit=limit) == 0
+        assert driver.prune(NOON + HOUR, limit=2**63, ids=ids[:1]) == 1
+        assert driver.prune(NOON + HOUR, limit=2**64) == 1
+        assert driver.prune(NOON + HOUR, limit=2**63) == 0
 
     def test_one_bad_settlement_is_refused_before_any_of_its_batch_is_settled(self, driver: Driver) -> None:
         leased = leased_job(driver)

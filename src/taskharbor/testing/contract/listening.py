@@ -102,6 +102,15 @@ class ListeningContract:
                 assert passed < SOON_S
                 assert heard or passed >= seconds
 
+    def test_a_wait_may_be_given_any_time(self, driver: Driver) -> None:
+        with closing(driver.listen("mail")) as listener:
+            for seconds in (3e6, 1e300, float("inf")):
+                listener.wake()
+                assert listener.wait(seconds)
+            start = time.monotonic()
+            listener.wait(float("nan"))
+            assert time.monotonic() - start < SOON_S
+
     def test_waiting_can_be_kept_up(self, driver: Driver) -> None:
         # Whatever a listener does between looks: a wait is not the place where it goes wrong.
         with closing(driver.listen("mail")) as listener:

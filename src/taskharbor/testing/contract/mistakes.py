@@ -9,7 +9,7 @@ from typing import Any, Final
 from taskharbor.core.contract import Driver
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH, MAX_ID, MAX_KEY, MAX_META_BYTES, MAX_NAME, MAX_TENANT
-from taskharbor.core.model import Extension, JobFilter, NewJob, RetryUpdate, Schedule, Settlement
+from taskharbor.core.model import Extension, JobFilter, NewJob, Progress, RetryUpdate, Schedule, Settlement
 from taskharbor.core.tokens import new_token
 from taskharbor.testing.helpers import add, new_job
 from taskharbor.testing.times import NOON
@@ -177,6 +177,14 @@ WRONG_CALLS: Final[dict[str, Callable[[Driver], Any]]] = {
     "extend one without a list": lambda driver: driver.extend(Extension("a", "b"), now=NOON),  # type: ignore[arg-type]
     "extend pairs": lambda driver: driver.extend([("a", "b")], now=NOON),  # type: ignore[list-item]
     "extend with a number as progress": lambda driver: driver.extend([Extension("a", "b", progress=1)], now=NOON),  # type: ignore[arg-type]
+    "extend with a huge progress": lambda driver: driver.extend(
+        [Extension("a", "b", progress=Progress(10**400))], now=NOON
+    ),
+    "extend with a huge total": lambda driver: driver.extend(
+        [Extension("a", "b", progress=Progress(1, 10**400))], now=NOON
+    ),
+    "list from behind no id": lambda driver: driver.list(cursor="after:"),
+    "look for a long text": lambda driver: driver.count(JobFilter(text="x" * 65_537)),
     "list by a dictionary": lambda driver: driver.list({"status": "dlq"}),  # type: ignore[arg-type]
     "list by a number as ids": lambda driver: driver.list(JobFilter(ids=7)),  # type: ignore[arg-type]
     "list a status there is not": lambda driver: driver.list(JobFilter(status="dead")),
@@ -281,6 +289,10 @@ LOOKUPS: Final[dict[str, Callable[[Driver, str], Any]]] = {
     "ack": lambda driver, text: driver.ack(text, "token", now=NOON),
     "token": lambda driver, text: driver.ack("a", text, now=NOON),
     "extend": lambda driver, text: driver.extend_lease(text, "token", now=NOON),
+    "extend by a token": lambda driver, text: driver.extend_lease("a", text, now=NOON),
+    "get_workflow": lambda driver, text: driver.get_workflow(text),
+    "workflows": lambda driver, text: driver.list_workflows(text),
+    "results of steps": lambda driver, text: driver.step_results(text),
     "deregister": lambda driver, text: driver.deregister(text),
     "resign": lambda driver, text: driver.resign(text, "ann", 1),
     "get_schedule": lambda driver, text: driver.get_schedule(text),

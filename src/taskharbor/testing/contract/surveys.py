@@ -114,6 +114,13 @@ class SurveyContract:
         assert found(driver, code="unrecoverable", status="done") == found(driver, ids=[]) == []
         assert found(driver, queue="MAIL") == []
 
+    def test_the_empty_text_is_in_every_job(self, driver: Driver) -> None:
+        ids = {done_job(driver), dead_job(driver, reason="boom"), add(driver)}
+        for fields in ({"error": ""}, {"text": ""}, {"error": "", "text": ""}):
+            assert set(found(driver, **fields)) == ids
+        assert len(found(driver, status="done", error="")) == len(found(driver, status="done", text="")) == 1
+        assert found(driver, queue="") == []
+
     def test_counting_stops_at_the_limit(self, driver: Driver) -> None:
         for _ in range(3):
             done_job(driver)

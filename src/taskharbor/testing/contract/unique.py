@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from taskharbor.core.contract import Driver
-from taskharbor.core.errors import DuplicateJob, InvalidInput
+from taskharbor.core.errors import DuplicateJob, InvalidInput, InvalidPayload, PayloadTooLarge
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Enqueued, Settlement, Status
+from taskharbor.core.model import Enqueued, Extension, Progress, Settlement, Status
 from taskharbor.core.unique import MADE_OF_ARGUMENTS
 from taskharbor.testing.helpers import (
     TERMINAL,
@@ -80,6 +80,16 @@ class UniqueContract:
         assert driver.reserve("default", now=NOON + MINUTE + 2 * SECOND) == []
         assert take_ids(driver, now=NOON + MINUTE + 3 * SECOND) == [first.id]
 
+    def test_what_is_replaced_has_made_no_progress_yet(self, driver: Driver) -> None:
+        first = add_keyed(driver, "k", payload=b"1", while_in=("ready",))
+        held = take(driver)
+        driver.extend([Extension(first.id, held.lease.token, MINUTE, progress=Progress(99, 100, "old"))], now=NOON)
+        driver.release(first.id, held.lease.token, now=NOON)
+        assert driver.get(first.id).progress == Progress(99, 100, "old")
+        assert add_keyed(driver, "k", **debounced(b"2")) == Enqueued(first.id, True)
+        job = driver.get(first.id)
+        assert (job.payload, job.progress, job.deliveries) == (b"2", None, 1)
+
     def test_a_payload_that_depends_on_its_job_is_made_for_the_one_that_is_replaced(self, driver: Driver) -> None:
         def made_for(id: str) -> bytes:
             return b"for " + id.encode()
@@ -96,6 +106,16 @@ class UniqueContract:
         take(driver)
         fresh = add_keyed(driver, "a", **debounced(b"its own", payload_for=made_for))
         assert driver.get(fresh.id).payload == b"its own"
+
+    def test_a_payload_made_for_what_is_replaced_is_checked_like_any_other(self, driver: Driver) -> None:
+        first = add_keyed(driver, "k", **debounced(b"1"))
+        for made, error in (("text", InvalidPayload), (b"x" * 1_048_577, PayloadTooLarge), (None, InvalidPayload)):
+            fields = debounced(b"2", payload_for=lambda _, made=made: made)
+            with pytest.raises(error):
+                add_keyed(driver, "k", **fields)
+            with pytest.raises(error):
+                driver.enqueue([new_job(idempotency_key="b", **fields) for _ in range(2)], NOON)
+        assert {id: job.payload for id, job in everything(driver).items()} == {first.id: b"1"}
 
     def test_what_is_replaced_by_a_job_for_another_queue_waits_there_and_nowhere_else(self, driver: Driver) -> None:
         first = add_keyed(driver, "k", **debounced(b"1"), queue="default", priority=5, unique=("tenant",))

@@ -3,5 +3,5 @@ UPDATE th_jobs
 SET type = :type, queue = :queue, payload = :payload, meta = :meta, priority = :priority,
     run_at = CAST(:run_at AS timestamptz), due_at = :due_at, due_was = NULL,
     expires_at = CAST(:expires_at AS timestamptz), timeout_nanos = :timeout_nanos, max_attempts = :max_attempts,
-    updated_at = :created_at
+    progress = NULL, updated_at = :created_at
 WHERE id = :holder AND status = 'ready';
