@@ -7,6 +7,7 @@ connection it can join and gives its statements in both parameter styles.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -292,9 +293,8 @@ def _cursor(connection: Any) -> Any:
     """A cursor. With psycopg one of our own: the caller's may read statements in another way."""
     if _library_of(connection) != "psycopg":
         return connection.cursor()
-    from psycopg import AsyncCursor, Cursor
-
-    return AsyncCursor(connection) if _is_async(connection) else Cursor(connection)
+    psycopg = sys.modules["psycopg"]  # it made the connection
+    return psycopg.AsyncCursor(connection) if _is_async(connection) else psycopg.Cursor(connection)
 
 
 def _make_plain(cursor: Any) -> None:
