@@ -45,7 +45,7 @@ LeaseSeconds = Annotated[float, Field(ge=0.001, le=_LONGEST_S, allow_inf_nan=Fal
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Attempts = Annotated[int, Field(ge=1, le=limits.MAX_ATTEMPTS), BeforeValidator(_whole)]
-Cursor = Annotated[str, StringConstraints(max_length=200, pattern=r"^after:[^\u0000]*$")]
+Cursor = Annotated[str, StringConstraints(max_length=200, pattern=r"^after:[^\u0000]+$")]
 Time = Annotated[AwareDatetime, Field(description="With an offset, from 1970 to 8999.")]
 
 
