@@ -59,8 +59,8 @@ class Processes:
         Of a batch, whose members are settled one by one, it is how those end that are left."""
         child: Child | None = getattr(self._mine, "child", None)
         if child is None or not child.is_alive():
-            with self._lock:
-                if self._closed:
+            with self._lock, _births:
+                if self._closed or _program_ends.is_set():
                     return Released()
                 child = self._mine.child = Child(self._limits, self._is_stopping)
                 self._all = [other for other in self._all if other.is_alive()] + [child]
@@ -166,12 +166,18 @@ class Child:
 
 
 _living: weakref.WeakSet[Child] = weakref.WeakSet()
+_births = threading.Lock()
+_program_ends = threading.Event()
 
 
 @atexit.register
 def _end_all() -> None:
-    """A program that ends without having stopped its worker would wait for children that heed no SIGTERM."""
-    for child in list(_living):
+    """A program that ends without having stopped its worker would wait for children that heed no SIGTERM. Its slots
+    still work, and must not make others for the jobs that come back."""
+    with _births:
+        _program_ends.set()
+        children = list(_living)
+    for child in children:
         if child.is_alive():
             child.end()
 
