@@ -88,7 +88,6 @@ class Heartbeat:
         for start in range(0, len(due), MAX_BATCH):
             self._extend(due[start : start + MAX_BATCH])
         self._settle_overdue([held for held in held_now if self._is_past_help(held, moment)])
-        self._give_up_lost(moment)
         if moment >= self._cancels_at:
             self._cancels_at = moment + CANCEL_LOOK_S
             self._look_for_cancels([held for held in held_now if self._may_be_cancelled(held, moment)])
@@ -198,9 +197,8 @@ class Heartbeat:
             held.start_is_known = held.started_at is not None
             if result.cancel_requested:
                 self._cancel(held)
-        elif held.ending is None:
+        elif held.ending is None and self._lose(held):
             log.warning("the lease is lost, the handler is told to stop: %s", result, extra=job_fields(held.job))
-            self._lose(held)
 
     def _may_be_cancelled(self, held: Held, moment: float) -> bool:
         """Short handlers, and short waits for a slot, are not worth the question."""
@@ -226,19 +224,20 @@ class Heartbeat:
     def _give_up_lost(self, moment: float) -> None:
         """By our own clock the lease has ended, whether or not the store could be asked."""
         for held in self._crew.registry.snapshot():
-            if held.deadline <= moment and held.ending is None and not held.lost:
+            if held.deadline <= moment and held.ending is None and self._lose(held):
                 log.warning("the lease ran out, the handler is told to stop", extra=job_fields(held.job))
-                self._lose(held)
 
-    def _lose(self, held: Held) -> None:
+    def _lose(self, held: Held) -> bool:
+        """False if the other thread was quicker."""
         with self._losing:
             if held.lost:
-                return
+                return False
             held.lost = True
         if not held.started:
             self._crew.allowance.give_back(1)
         self._crew.tally.lost += 1
         self._drop(held)
+        return True
 
     def _drop(self, held: Held) -> None:
         """The job is no longer ours: whatever the handler still comes to, nothing is settled."""
