@@ -273,6 +273,7 @@ def test_a_worker_whose_clock_is_wrong_neither_steals_nor_starts_early(
             CREW_CLOCK_OFFSET_S=str(offset_s),
         )  # fmt: skip
         until(lambda: len(here.noted("quick")) == 21, "the other worker does what is due, and no later than it is")
+        until(lambda: here.get(soon[0]).status == "done", "and has told the store")
         due = here.get(soon[0])
         assert due.run_at is not None
         assert due.started_at is not None
