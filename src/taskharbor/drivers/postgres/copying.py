@@ -25,7 +25,7 @@ _NULL: Final = b"\xff\xff\xff\xff"
 _LENGTH: Final = Struct(">i").pack
 _INT4: Final = Struct(">ii").pack
 _INT8: Final = Struct(">iq").pack
-_EPOCH_2000: Final = 946_684_800_000_000
+EPOCH_2000: Final = 946_684_800_000_000
 """PostgreSQL counts microseconds from the year 2000."""
 
 
@@ -85,4 +85,4 @@ def _text(text: str | None) -> bytes:
 
 
 def _moment(moment: datetime | None) -> bytes:
-    return _NULL if moment is None else _INT8(8, to_micros(moment) - _EPOCH_2000)
+    return _NULL if moment is None else _INT8(8, to_micros(moment) - EPOCH_2000)

@@ -323,13 +323,15 @@ def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     """The set-based statements that settle everything but the odd cases. Only the first item for a job is in them:
     whatever else the batch has for it must see what that one did."""
     settlements = _first_of_each(settlements)
-    acks = [item for item in settlements if item.kind is Settle.ACK]
+    ack = Settle.ACK
+    acks = [item for item in settlements if item.kind is ack]
+    if len(acks) == len(settlements):  # as nearly always
+        return [_acks(acks, now)] if acks else []
     back = [item for item in settlements if item.kind in _BACK]
     dead = [item for item in settlements if item.kind is Settle.FAIL]
     batches: list[_Batch] = []
     if acks:
-        results = {"results": _sparse([item.result for item in acks])}
-        batches.append(_Batch("ack", acks, {**_keys(acks, now), **results}))
+        batches.append(_acks(acks, now))
     if back:
         updates = [item.update for item in back]
         moves: Mapping[str, Any] = {
@@ -346,16 +348,22 @@ def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     return batches
 
 
+def _acks(acks: Sequence[Settlement], now: datetime) -> _Batch:
+    return _Batch("ack", acks, {**_keys(acks, now), "results": _sparse([item.result for item in acks])})
+
+
 def _has_repeats(settlements: Sequence[Settlement]) -> bool:
     return len({item.id for item in settlements}) < len(settlements)
 
 
 def _first_of_each(items: Sequence[T]) -> Sequence[T]:
     """The items without those for a job that an earlier one is for."""
+    if len({item.id for item in items}) == len(items):
+        return items
     first: dict[str, T] = {}
     for item in items:
         first.setdefault(item.id, item)
-    return items if len(first) == len(items) else list(first.values())
+    return list(first.values())
 
 
 def _keys(items: Sequence[Settlement], now: datetime) -> dict[str, Any]:

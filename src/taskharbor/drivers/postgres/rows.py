@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+from taskharbor.core.clock import EPOCH, MICROSECOND
 from taskharbor.core.fleet import Worker
 from taskharbor.core.model import Attempt, HistoryRow, Job, Lease, LeasedJob, Outcome, Status
+from taskharbor.drivers.postgres.copying import EPOCH_2000
 from taskharbor.drivers.rows import meta_from_text, progress_from_text, timeout_from_nanos
 
 
@@ -99,16 +105,34 @@ def text_array(values: Sequence[str]) -> str | Sequence[str]:
     return '{"' + joined.replace("\0", '","') + '"}'
 
 
-def time_array(values: Sequence[datetime | None]) -> str:
-    """The same for moments, many of which are one and the same. Nothing but nulls is an empty array, which `unnest`
-    fills up."""
+class TimeArray(bytes):
+    """Moments as PostgreSQL sends and takes an array of them, which is quicker to write and to read than their text."""
+
+
+class TimeArrayDumper(Dumper):
+    """Lets psycopg send one as it is."""
+
+    format = Format.BINARY
+    oid = 1185  # timestamptz[]
+
+    def dump(self, obj: TimeArray) -> TimeArray:
+        return obj
+
+
+def time_array(values: Sequence[datetime | None]) -> TimeArray:
+    """Nothing but nulls is an empty array, which `unnest` fills up."""
     if not any(values):
-        return "{}"
-    texts: list[str] = []
-    last: datetime | None = None
-    text = "NULL"
-    for value in values:
-        if value is not last:
-            last, text = value, f'"{value.isoformat()}"' if value else "NULL"
-        texts.append(text)
-    return "{" + ",".join(texts) + "}"
+        return _NO_TIMES
+    parts = [
+        _NULL if value is None else _ITEM(8, (value - EPOCH) // MICROSECOND - EPOCH_2000)  # as to_micros, for every job
+        for value in values
+    ]
+    return TimeArray(_HEADER(1, 1, _TIMESTAMPTZ, len(values), 1) + b"".join(parts))
+
+
+_TIMESTAMPTZ: Final = 1184
+_HEADER: Final = Struct(">5i").pack
+"""Dimensions, whether there are nulls, the type, and of the one dimension its length and its first index."""
+_ITEM: Final = Struct(">iq").pack
+_NULL: Final = b"\xff\xff\xff\xff"
+_NO_TIMES: Final = TimeArray(Struct(">3i").pack(0, 0, _TIMESTAMPTZ))

@@ -23,9 +23,8 @@ SELECT id, type, queue, tenant_id, priority, 'succeeded', 'done', :now, TRUE, at
   NULLIF(last_error, ''), failed_at,
   cancel_requested_at, idempotency_key, dedupe_scope, item_result, progress, created_at
 FROM gone
-RETURNING job_id, lease_token
 )
-SELECT NULL, NULL WHERE (SELECT count(*) FROM kept) = cardinality(CAST(:ids AS text[]))
+SELECT NULL, NULL WHERE (SELECT count(*) FROM gone) = cardinality(CAST(:ids AS text[]))
 UNION ALL
-SELECT job_id, encode(lease_token, 'hex') FROM kept
-WHERE (SELECT count(*) FROM kept) <> cardinality(CAST(:ids AS text[]));
+SELECT id, lease_token FROM gone
+WHERE (SELECT count(*) FROM gone) <> cardinality(CAST(:ids AS text[]));
