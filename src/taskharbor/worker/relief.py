@@ -14,9 +14,15 @@ class Relief(Claimer):
         half = lane.batch // 2
         lane.rush.clear()
         if self._closing or len(lane.done) < half or self._room() < half:
-            lane.rush.wait(SLOWEST_STEP_S)
+            if not self._ended.is_set():
+                lane.rush.wait(SLOWEST_STEP_S)
             return
         self._talk(lane.finished(lane.batch), self._room())
+
+    def end(self, timeout_s: float) -> None:
+        self._ended.set()
+        self._lane.rush.set()  # it may be waiting for that
+        super().end(timeout_s)
 
     def _finished(self) -> bool:
         return self._ended.is_set()
