@@ -147,6 +147,7 @@ class Task(Enqueueing[P], Generic[P, R]):
         self.function = function
         self.name = _name_of(function) if name is None else name
         self.pool: Pool = _pool_of(self.name, function, pool)
+        self.is_async = self.pool == "async"
         if retry is not None and not isinstance(retry, Backoff):
             raise InvalidInput(f"{self.name}: retry takes a Backoff, for example Backoff(base=1), got {retry!r}")
         self.retry = retry

@@ -244,7 +244,7 @@ class Settlement(NamedTuple):
     @classmethod
     def ack(cls, id: str, token: str, *, result: bytes | None = None, started_at: datetime | None = None) -> Settlement:
         """The handler succeeded."""
-        return cls(Settle.ACK, id, token, result=result, started_at=started_at)
+        return tuple.__new__(cls, (Settle.ACK, id, token, result, None, "", "", None, started_at))  # the quick way
 
     @classmethod
     def retry(cls, id: str, token: str, *, update: RetryUpdate, started_at: datetime | None = None) -> Settlement:

@@ -359,9 +359,10 @@ class Claimer:
         self, told: list[Held], words: list[Settlement], results: Sequence[Status | TaskHarborError], now: datetime
     ) -> None:
         tally = self._crew.tally
-        for held, word, result in zip(told, words, results, strict=True):
+        done = results.count(Status.DONE)
+        tally.done += done
+        for held, word, result in zip(told, words, results, strict=True) if done < len(told) else ():
             if result is Status.DONE:
-                tally.done += 1
                 continue
             if held.started_at is None and isinstance(held.ending, Released) and held.ending is not GIVEN_BACK:
                 self._crew.allowance.give_back(1)  # a slot had it, and found that it was too late to begin

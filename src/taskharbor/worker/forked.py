@@ -16,6 +16,8 @@ _DEFAULTS: Final[dict[signal.Signals, Callable[..., Any] | signal.Handlers]] = {
     signal.SIGINT: signal.default_int_handler,
 }
 _ours: Final[WeakSet[Handler]] = WeakSet()
+_this_process = os.getpid()
+"""Kept, because to ask the system behind each job is a good part of what a quick one costs."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -28,6 +30,8 @@ def not_in_children(handler: Handler) -> Handler:
 
 
 def _after_fork() -> None:
+    global _this_process  # noqa: PLW0603 - it is a fact about the process
+    _this_process = os.getpid()
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) in _ours:
             signal.signal(number, default)
@@ -39,10 +43,10 @@ os.register_at_fork(after_in_child=_after_fork)
 def end_if_forked(pid: int, name: str) -> None:
     """Where a handler of `name` has ended that began in process `pid`. A child that it forked and that came back out
     of it ends here: it has copies of all jobs that wait in the worker, and must not run them, as its parent does."""
-    if os.getpid() == pid:
+    if _this_process == pid:
         return
     log.error(
         "a handler of %s forked and its child, process %d, returned to the worker: the child ends here. "
-        "End it in the handler, with os._exit(0)", name, os.getpid(),
+        "End it in the handler, with os._exit(0)", name, _this_process,
     )  # fmt: skip
     os._exit(1)

@@ -72,7 +72,7 @@ class Held:
 
     @property
     def is_async(self) -> bool:
-        return self.task is not None and self.task.pool == "async"
+        return self.task is not None and self.task.is_async
 
     @property
     def timeout(self) -> timedelta | None:

@@ -61,7 +61,8 @@ class Quarantine:
     def admit(self, lane: Lane, items: list[Held]) -> Admitted:
         """What is to become of jobs that were claimed. The first suspect stays here until it has its turn; everything
         else goes back meanwhile, and other suspects wait for later."""
-        suspects = [held for held in items if is_suspect(held.job)]
+        # Looked at here first, because nearly every job is a first delivery.
+        suspects = [held for held in items if held.job.deliveries >= UNEXPLAINED and is_suspect(held.job)]
         if not suspects and not self.active:
             return Admitted(items, [])
         with self._lock:

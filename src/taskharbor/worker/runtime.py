@@ -8,7 +8,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,9 +20,10 @@ from taskharbor.core.errors import InvalidInput, StoreError, StoreMoved, StoreRe
 from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
-from taskharbor.core.model import DEFAULT_QUEUE, Settlement
+from taskharbor.core.model import Settlement
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer, Crew
+from taskharbor.worker.collector import patient_collector
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.flag import Flag
 from taskharbor.worker.forked import not_in_children
@@ -35,7 +37,15 @@ from taskharbor.worker.outage import Outage
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
 from taskharbor.worker.relief import Relief
-from taskharbor.worker.settings import check_count, check_retention, check_seconds, chosen_types, handled_types
+from taskharbor.worker.settings import (
+    Queues,
+    check_count,
+    check_retention,
+    check_seconds,
+    chosen_slots,
+    chosen_types,
+    handled_types,
+)
 from taskharbor.worker.slots import CoroutineSlots, ThreadSlots
 from taskharbor.worker.supervisor import heed_parent
 from taskharbor.worker.tally import Tally
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from taskharbor.app.harbor import Harbor
 
 DEFAULT_SLOTS: Final = 10
+DEFAULT_BATCH: Final = 1_000
 STEP_S: Final = 0.02
 LOOK_S: Final = 0.05
 SMALLEST_FOR_TWO: Final = 4
@@ -55,8 +66,6 @@ LAST_WORDS_S: Final = 5.0
 """How long a stopping worker tries to tell the store what it gives back."""
 
 log = logging.getLogger("taskharbor.worker")
-
-Queues = str | Sequence[str] | Mapping[str, int] | None
 
 
 class Worker:
@@ -77,7 +86,7 @@ class Worker:
         take_all: bool = False,
         lease_s: float = 30.0,
         grace_s: float = 25.0,
-        batch: int = 500,
+        batch: int = DEFAULT_BATCH,
         poll_interval_s: float = 1.0,
         max_jobs: int | None = None,
         name: str | None = None,
@@ -95,7 +104,7 @@ class Worker:
         self.id = check_name(name, "name", MAX_NAME) if name else _worker_name()
         self.tally = Tally()
         self._harbor = harbor
-        self._slots = _slots(queues, harbor, concurrency)
+        self._slots = chosen_slots(queues, harbor, concurrency)
         self._types = chosen_types(types, take_all, harbor)
         self._lease_s = lease_s
         self._grace_s = grace_s
@@ -116,30 +125,24 @@ class Worker:
     def run(self) -> Tally:
         """Work until told to stop, then finish in good order. A store that is away at the start is waited for, unless
         everything in it was moved to another one."""
-        restore = self._listen()
-        try:
+        with self._at_work():
             self._start_patiently()
             while not self._stopping.is_set() and not self._has_done_enough():
                 time.sleep(LOOK_S)
             self.stop()
-        finally:
-            restore()
         return self.tally
 
     def drain(self) -> Tally:
         """Work until nothing is runnable any more. Jobs that are due later are left for later. If the store is moved
         meanwhile, `StoreMoved` when what runs has ended."""
-        restore = self._listen()
-        try:
+        with self._at_work():
             self.start()
             while not self._is_cut_short() and not self._is_dry():
-                time.sleep(STEP_S / 4)
+                time.sleep(STEP_S if len(self._crew.registry) > self._batch else STEP_S / 4)
             moved = None if self._stopping.is_set() or self._has_done_enough() else self._found_moved()
             self.stop()
             if moved is not None:
                 raise moved
-        finally:
-            restore()
         return self.tally
 
     def start(self) -> None:
@@ -358,6 +361,15 @@ class Worker:
             log.warning("%d jobs could not be given back, and run again when their leases end: %s", len(left), error)
         self._crew.registry.remove(list(left))
 
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        restore = self._listen()
+        try:
+            with patient_collector():
+                yield
+        finally:
+            restore()
+
     def _listen(self) -> Callable[[], None]:
         """The first SIGTERM or Ctrl-C stops in good order, the second at once. Only the main thread gets signals.
 
@@ -383,18 +395,3 @@ class Worker:
 
 def _worker_name() -> str:
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{new_id()[-6:]}"
-
-
-def _slots(queues: Queues, harbor: Harbor, concurrency: int) -> dict[str, int]:
-    if queues is None:
-        named = sorted({task.queue for task in harbor.tasks.values()} | {DEFAULT_QUEUE})
-        return dict.fromkeys(named, concurrency)
-    if isinstance(queues, str):
-        queues = [queues]
-    slots = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, concurrency)
-    if not slots:
-        raise InvalidInput("queues is empty: name at least one, or leave it out for all that the tasks name")
-    for queue, count in slots.items():
-        check_name(queue, "queue", MAX_NAME)
-        check_count(f"the slots of queue {queue!r}", count)
-    return slots

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.fleet import ANY_TYPE
-from taskharbor.core.limits import MAX_DURATION
+from taskharbor.core.limits import MAX_DURATION, MAX_NAME, check_name
+from taskharbor.core.model import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from taskharbor.app.harbor import Harbor
+
+Queues = str | Sequence[str] | Mapping[str, int] | None
 
 LONGEST_S: Final = MAX_DURATION.total_seconds()
 MOST_OF_TYPES: Final = 4_000
@@ -57,3 +60,19 @@ def handled_types(types: Sequence[str] | None) -> dict[str, str]:
     """What the worker takes, for whoever asks why a job waits; nothing if it is too much to say."""
     said = ANY_TYPE if types is None else ",".join(types)
     return {"types": said} if len(said) <= MOST_OF_TYPES and not any("," in each for each in types or ()) else {}
+
+
+def chosen_slots(queues: Queues, harbor: Harbor, concurrency: int) -> dict[str, int]:
+    """How many handlers may run at once, by queue."""
+    if queues is None:
+        named = sorted({task.queue for task in harbor.tasks.values()} | {DEFAULT_QUEUE})
+        return dict.fromkeys(named, concurrency)
+    if isinstance(queues, str):
+        queues = [queues]
+    slots = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, concurrency)
+    if not slots:
+        raise InvalidInput("queues is empty: name at least one, or leave it out for all that the tasks name")
+    for queue, count in slots.items():
+        check_name(queue, "queue", MAX_NAME)
+        check_count(f"the slots of queue {queue!r}", count)
+    return slots

@@ -80,7 +80,8 @@ class ThreadSlots:
         lane, ready = self._lane, self._lane.ready
         since = time.monotonic()
         try:
-            while not lane.others_wait(threads=True, since=since):
+            # A look at the other kind's line costs less than the question.
+            while not (lane.ready_async and lane.others_wait(threads=True, since=since)):
                 try:
                     held = ready.popleft()
                 except IndexError:
