@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Passed on to the command, for example: make test ARGS="-k lease"
 ARGS ?=
-# Test processes: three keep two cores busy, for many tests wait. `make test WORKERS=0` runs everything in one.
-WORKERS ?= 3
+# Test processes: four keep two cores busy, for many tests wait. `make test WORKERS=0` runs everything in one.
+WORKERS ?= 4
 # How often `make chaos` goes round.
 ROUNDS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt

@@ -1,6 +1,6 @@
 """Which process of a test run does which tests, where there are several.
 
-A Spark takes long to start and longer to get quick, so not every process has one: the last third of them does all
+A Spark takes long to start and longer to get quick, so not every process has one: the latter half of them does all
 else meanwhile, what takes long first (see `in_order`), so that nobody is left alone with it in the end. Behind the
 tests of Spark the others begin at the other end, with the thousands that are over in a moment: those keep the
 processors busy while the rest waits for threads and processes. Tests of one module stay together, for they may share
@@ -54,7 +54,7 @@ class FewSparks(LoadScheduling):
         """The next tests of a process out of `pending`, all of one module, in their order."""
         self.pending.sort()  # what a process that died had before it is behind the others
         spark = bisect_left(self.pending, True, key=lambda index: not self._module(index).startswith(SPARK))
-        has_spark = self.nodes.index(node) < self.numnodes - self.numnodes // 3
+        has_spark = self.nodes.index(node) < (self.numnodes + 1) // 2
         if has_spark and not spark:
             chunk = self._together(self.pending[-TOGETHER:][::-1])[::-1]
             del self.pending[-len(chunk) :]

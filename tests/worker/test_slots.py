@@ -20,7 +20,7 @@ from tests.worker.crew import apause, finished, outcomes, pause, wrapped_harbor
 
 from taskharbor import Harbor, InvalidInput
 from taskharbor.core.limits import Limits
-from taskharbor.core.model import LeasedJob
+from taskharbor.core.model import LeasedJob, NewJob
 from taskharbor.core.outcome import Done, Released
 from taskharbor.testing.helpers import leased_jobs
 from taskharbor.testing.times import HOUR, FakeClock
@@ -485,3 +485,23 @@ def test_drain_waits_for_a_blocked_event_loop_and_runs_the_rest(
     worker = harbor.worker(fleet=False, concurrency=2)
     worker.drain()
     assert ran == ["first"] + ["other"] * 5
+
+
+def test_few_jobs_with_large_payloads_are_fetched_ahead(harbor: Harbor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AHEAD_BYTES", 1_000)
+    lane = Lane("default", 4, 100)
+    lane.pace.note(1_000_000)
+    assert lane.room() == 100, "a whole batch, for all it knows"
+    harbor.driver.enqueue([NewJob("large", b"x" * 200, queue="large")])
+    lane.hold(harbor.driver.reserve("large"), {}, 0.0, 30.0)
+    assert lane.room() == 4 + 5, "one for each slot, and as many as are not too much together"
+
+
+def test_few_large_results_are_told_at_once(harbor: Harbor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "RESULT_BYTES", 1_000)
+    lane = Lane("default", 4, 100)
+    done = held_jobs(harbor, 9)
+    for number, held in enumerate(done):
+        held.ending = Done(b"x" * 400 if number % 2 else None)
+        lane.end(held)
+    assert [lane.finished(100), lane.finished(100)] == [done[:6], done[6:]], "until a thousand bytes are there"

@@ -316,11 +316,8 @@ class Claimer:
 
     def _accept(self, leased: list[LeasedJob], claimed: float) -> None:
         crew = self._crew
-        tasks, lease_s, gatherer = crew.tasks, crew.lease_s, self._lane.gatherer
-        if gatherer is None:
-            items = [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
-        else:
-            items = gatherer.hold(leased, claimed, lease_s)
+        gatherer = self._lane.gatherer
+        items = self._lane.hold(leased, crew.tasks, claimed, crew.lease_s)
         crew.registry.add(items)
         if self._closing:  # these came in answer to a question from before
             for held in items:

@@ -9,19 +9,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from taskharbor.core.outcome import CANCELLED_WAITING, Cancelled, Released
+from taskharbor.core.model import LeasedJob
+from taskharbor.core.outcome import CANCELLED_WAITING, Cancelled, Done, Released
 from taskharbor.worker.batching import BatchRun, Member
+from taskharbor.worker.collector import collector
 from taskharbor.worker.held import Held
 from taskharbor.worker.news import News
 
 if TYPE_CHECKING:
+    from taskharbor.app.task import Task
     from taskharbor.worker.gathering import Gatherer
 
 HORIZON_S: Final = 0.2
 """As many jobs are fetched ahead as the slots are thought to finish in this time."""
+AHEAD_BYTES: Final = 256 * 1024 * 1024
+"""And no more than have payloads of this size together."""
+RESULT_BYTES: Final = 32 * 1024 * 1024
 WINDOW_S: Final = 0.5
 HOARD: Final = 5
 """Jobs go back when so many times more wait here than the slots will soon have done."""
@@ -72,6 +78,8 @@ class Lane:
         self.pace = Pace()
         self._free = slots
         self._idle = 0
+        self._size = 1.0
+        """Bytes of a payload, as they were lately."""
         self._wanted = 0
         self.lock = threading.Lock()
         self.work = threading.Condition(self.lock)
@@ -92,7 +100,7 @@ class Lane:
         `ahead`, where a job that waits here takes a place from one that another worker could run."""
         if self._blocked():
             return 0
-        more = min(3 * self.batch, int(self.pace.rate() * HORIZON_S)) if ahead else 0
+        more = min(3 * self.batch, int(self.pace.rate() * HORIZON_S), int(AHEAD_BYTES / self._size)) if ahead else 0
         room = self.slots + more - self.held() - self.asked
         if self.gatherer is not None:
             room += self.gatherer.wants()
@@ -124,6 +132,17 @@ class Lane:
     def starving(self) -> bool:
         """Whether slots are, or soon will be, without work."""
         return len(self.ready) + len(self.ready_async) < self.slots / 2
+
+    def hold(
+        self, leased: Sequence[LeasedJob], tasks: Mapping[str, Task[..., Any]], claimed: float, lease_s: float
+    ) -> list[Held]:
+        """What was claimed, as this process holds it."""
+        count = sum(len(item.job.payload) for item in leased)
+        self._size = max(1.0, count / max(1, len(leased)))
+        collector.note_bytes(count)
+        if self.gatherer is not None:
+            return self.gatherer.hold(leased, claimed, lease_s)
+        return [Held(item, tasks.get(item.job.type), claimed, lease_s) for item in leased]
 
     def add(self, items: Sequence[Held | BatchRun]) -> bool:
         """True if there was nothing here before."""
@@ -171,12 +190,18 @@ class Lane:
         return unbegun
 
     def finished(self, most: int) -> list[Held]:
+        """What is to be told next: so many, or fewer with large results, which all take their time to be written."""
         done: list[Held] = []
-        while len(done) < most:
+        size = 0
+        while len(done) < most and size < RESULT_BYTES:
             try:
-                done.append(self.done.popleft())
+                held = self.done.popleft()
             except IndexError:
                 break
+            done.append(held)
+            ending = held.ending
+            if isinstance(ending, Done) and ending.result is not None:
+                size += len(ending.result)
         if self.gatherer is None:
             self.pace.note(len(done))
         else:  # the pace of batches says nothing of how many plain jobs to fetch ahead

@@ -23,7 +23,7 @@ from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
 from taskharbor.core.model import Settlement
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer, Crew
-from taskharbor.worker.collector import patient_collector
+from taskharbor.worker.collector import collector, patient_collector
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.flag import Flag
 from taskharbor.worker.forked import not_in_children
@@ -129,6 +129,7 @@ class Worker:
             self._start_patiently()
             while not self._stopping.is_set() and not self._has_done_enough():
                 time.sleep(LOOK_S)
+                collector.note_time()
             self.stop()
         return self.tally
 
@@ -139,6 +140,7 @@ class Worker:
             self.start()
             while not self._is_cut_short() and not self._is_dry():
                 time.sleep(STEP_S if len(self._crew.registry) > self._batch else STEP_S / 4)
+                collector.note_time()
             moved = None if self._stopping.is_set() or self._has_done_enough() else self._found_moved()
             self.stop()
             if moved is not None:

@@ -19,7 +19,14 @@ from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Sta
 from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.frontier import Frontier, Point
-from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, text_array, time_array
+from taskharbor.drivers.postgres.rows import (
+    attempt_from_row,
+    bytes_array,
+    job_from_row,
+    leased_from_rows,
+    text_array,
+    time_array,
+)
 from taskharbor.drivers.postgres.session import Call, Row, Session
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 from taskharbor.drivers.sqlfiles import with_lines
@@ -28,6 +35,8 @@ T = TypeVar("T", Settlement, Extension)
 
 MOST_FRONTIERS: Final = 1_000
 ODD_BATCH: Final = 200
+LARGEST_RESULTS: Final = 64 * 1024 * 1024
+"""Bytes of results in one statement. A message of 1 GiB ends the connection."""
 _PRIORITY: Final = itemgetter(6)
 _DUE_ORDER: Final = itemgetter(8, 0)
 """Of the rows that a claim returns: due time and id."""
@@ -326,12 +335,11 @@ def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     ack = Settle.ACK
     acks = [item for item in settlements if item.kind is ack]
     if len(acks) == len(settlements):  # as nearly always
-        return [_acks(acks, now)] if acks else []
+        return _acks(acks, now)
     back = [item for item in settlements if item.kind in _BACK]
     dead = [item for item in settlements if item.kind is Settle.FAIL]
     batches: list[_Batch] = []
-    if acks:
-        batches.append(_acks(acks, now))
+    batches += _acks(acks, now)
     if back:
         updates = [item.update for item in back]
         moves: Mapping[str, Any] = {
@@ -348,8 +356,20 @@ def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     return batches
 
 
-def _acks(acks: Sequence[Settlement], now: datetime) -> _Batch:
-    return _Batch("ack", acks, {**_keys(acks, now), "results": _sparse([item.result for item in acks])})
+def _acks(acks: Sequence[Settlement], now: datetime) -> list[_Batch]:
+    """In one statement, unless their results are larger than a message to the server should be."""
+    parts: list[list[Settlement]] = []
+    size = LARGEST_RESULTS
+    for item in acks if any(item.result for item in acks) else ():
+        size += len(item.result or b"")
+        if size >= LARGEST_RESULTS:
+            parts.append([])
+            size = len(item.result or b"")
+        parts[-1].append(item)
+    return [
+        _Batch("ack", part, {**_keys(part, now), "results": bytes_array([item.result for item in part])})
+        for part in parts or ([list(acks)] if acks else [])
+    ]
 
 
 def _has_repeats(settlements: Sequence[Settlement]) -> bool:
@@ -373,8 +393,3 @@ def _keys(items: Sequence[Settlement], now: datetime) -> dict[str, Any]:
         "starts": time_array([item.started_at for item in items]),
         "now": now,
     }
-
-
-def _sparse(values: list[Any]) -> list[Any]:
-    """`unnest` fills short arrays up with nulls, so an array of nothing but nulls need not be sent."""
-    return values if any(value is not None for value in values) else []

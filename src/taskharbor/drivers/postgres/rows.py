@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from struct import Struct
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
@@ -105,24 +106,45 @@ def text_array(values: Sequence[str]) -> str | Sequence[str]:
     return '{"' + joined.replace("\0", '","') + '"}'
 
 
-class TimeArray(bytes):
-    """Moments as PostgreSQL sends and takes an array of them, which is quicker to write and to read than their text."""
+class BinaryArray(bytes):
+    """An array as PostgreSQL sends and takes it, which is quicker to write and to read than its text."""
+
+    oid: ClassVar[int]
 
 
-class TimeArrayDumper(Dumper):
-    """Lets psycopg send one as it is."""
-
-    format = Format.BINARY
+class TimeArray(BinaryArray):
     oid = 1185  # timestamptz[]
 
-    def dump(self, obj: TimeArray) -> TimeArray:
+
+class BytesArray(BinaryArray):
+    oid = 1001  # bytea[]; as text each byte would be two
+
+
+class _AsItIs(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: BinaryArray) -> BinaryArray:
         return obj
+
+
+class _TimeDumper(_AsItIs):
+    oid = TimeArray.oid
+
+
+class _BytesDumper(_AsItIs):
+    oid = BytesArray.oid
+
+
+def take_arrays(connection: Connection[Any]) -> None:
+    """Lets psycopg send such arrays as they are."""
+    connection.adapters.register_dumper(TimeArray, _TimeDumper)
+    connection.adapters.register_dumper(BytesArray, _BytesDumper)
 
 
 def time_array(values: Sequence[datetime | None]) -> TimeArray:
     """Nothing but nulls is an empty array, which `unnest` fills up."""
     if not any(values):
-        return _NO_TIMES
+        return TimeArray(_EMPTY(0, 0, _TIMESTAMPTZ))
     parts = [
         _NULL if value is None else _ITEM(8, (value - EPOCH) // MICROSECOND - EPOCH_2000)  # as to_micros, for every job
         for value in values
@@ -130,9 +152,21 @@ def time_array(values: Sequence[datetime | None]) -> TimeArray:
     return TimeArray(_HEADER(1, 1, _TIMESTAMPTZ, len(values), 1) + b"".join(parts))
 
 
+def bytes_array(values: Sequence[bytes | None]) -> BytesArray:
+    """The same for bytes."""
+    if all(value is None for value in values):
+        return BytesArray(_EMPTY(0, 0, _BYTEA))
+    parts = [_HEADER(1, 1, _BYTEA, len(values), 1)]
+    for value in values:
+        parts += (_NULL,) if value is None else (_LENGTH(len(value)), value)
+    return BytesArray(b"".join(parts))
+
+
 _TIMESTAMPTZ: Final = 1184
+_BYTEA: Final = 17
 _HEADER: Final = Struct(">5i").pack
 """Dimensions, whether there are nulls, the type, and of the one dimension its length and its first index."""
+_EMPTY: Final = Struct(">3i").pack
 _ITEM: Final = Struct(">iq").pack
+_LENGTH: Final = Struct(">i").pack
 _NULL: Final = b"\xff\xff\xff\xff"
-_NO_TIMES: Final = TimeArray(Struct(">3i").pack(0, 0, _TIMESTAMPTZ))

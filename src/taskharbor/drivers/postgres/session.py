@@ -20,7 +20,7 @@ from taskharbor.core.errors import StoreError, StoreUnavailable
 from taskharbor.core.forking import renew_locks
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
-from taskharbor.drivers.postgres.rows import TimeArray, TimeArrayDumper
+from taskharbor.drivers.postgres.rows import take_arrays
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
 from taskharbor.drivers.sqlfiles import Statements, numbered
 
@@ -321,7 +321,7 @@ def _rows(cursor: RawCursor[Row]) -> list[Row]:
 
 def _configure(connection: Connection[Any]) -> None:
     connection.autocommit = True
-    connection.adapters.register_dumper(TimeArray, TimeArrayDumper)
+    take_arrays(connection)
     # Each statement is to see what was committed before it, whatever the database has for a default.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     # Behind a pooler the server process is not the one that said hello. Two clients would then use each other's
