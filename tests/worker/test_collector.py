@@ -85,6 +85,9 @@ def test_a_child_that_is_forked_has_the_threshold_of_before() -> None:
     with patient_collector():
         child = os.fork()
         if child == 0:
-            os._exit(gc.get_threshold() != (700, 10, 10))
+            before = gc.get_threshold()
+            collector.go_on()  # as when the child leaves the block
+            with patient_collector():
+                os._exit((before, gc.get_threshold()[0]) != ((700, 10, 10), MANY))
         assert os.waitpid(child, 0)[1] == 0
         assert gc.get_threshold()[0] == MANY

@@ -51,7 +51,7 @@ class _Collector:
 
     def go_on(self) -> None:
         with self._lock:
-            self._workers -= 1
+            self._workers = max(0, self._workers - 1)  # in a child that was forked, it is zero already
             if self._workers == 0:
                 self._put_back()
 
