@@ -416,11 +416,11 @@ def test_a_workflow_that_is_still_being_started_is_not_moved_in_halves(
 
     def not_yet(desk: Any) -> None:
         [flow] = desk.page(None, 1)
-        desk.save(replace(flow, state=WorkflowState.RUNNING))
+        desk.save([replace(flow, state=WorkflowState.RUNNING)])
 
     def in_midst(desk: Any) -> None:
         [flow] = desk.page(None, 1)
-        desk.save(replace(flow, state=WorkflowState.STARTING))
+        desk.save([replace(flow, state=WorkflowState.STARTING)])
 
     monkeypatch.setattr(source, "_at_flow_desk", and_moved)
     id = source.start_workflow(NewWorkflow("large", steps), now=NOON)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from taskharbor.core.intake import Batch, id_taken
 from taskharbor.core.model import HELD, Status
@@ -19,7 +20,7 @@ from taskharbor.core.workflow import (
     Workflow,
     WorkflowState,
 )
-from taskharbor.drivers.flowing import LIVE, Ending, StepRow
+from taskharbor.drivers.flowing import LIVE, Ending, Place, StepRow
 from taskharbor.drivers.rows import job_from_admitted
 from taskharbor.drivers.state import State
 from taskharbor.drivers.threads import FlowRecord
@@ -82,32 +83,34 @@ class EngineFlows:
         job = self._state.jobs.get(job_id) or self._state.finished.get(job_id)
         return None if job is None else job.status
 
-    def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None:
-        for number in numbers:
-            step = self._state.steps[workflow_id, number]
-            self._state.put("steps", (workflow_id, number), step._replace(state=state))
+    def mark(self, steps: Sequence[Place], state: StepState) -> None:
+        for place in steps:
+            self._state.put("steps", place, self._state.steps[place]._replace(state=state))
 
-    def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
-        less = Counter(effect for number in numbers for effect in self._state.edges.get((workflow_id, number), ()))
-        for number, count in less.items():
-            step = self._state.steps[workflow_id, number]
+    def count_down(self, steps: Sequence[Place]) -> None:
+        for place, count in self._behind(steps).items():
+            step = self._state.steps[place]
             waiting = step.waiting - count
             state = StepState.HELD if step.state is StepState.WAITING and waiting <= 0 else step.state
-            self._state.put("steps", (workflow_id, number), step._replace(waiting=waiting, state=state))
+            self._state.put("steps", place, step._replace(waiting=waiting, state=state))
 
-    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
-        more = Counter(effect for number in numbers for effect in self._state.edges.get((workflow_id, number), ()))
-        for number, count in more.items():
-            step = self._state.steps[workflow_id, number]
+    def count_up(self, steps: Sequence[Place]) -> None:
+        for place, count in self._behind(steps).items():
+            step = self._state.steps[place]
             state = StepState.WAITING if step.state is StepState.HELD else step.state
-            self._state.put("steps", (workflow_id, number), step._replace(waiting=step.waiting + count, state=state))
+            self._state.put("steps", place, step._replace(waiting=step.waiting + count, state=state))
+
+    def _behind(self, steps: Sequence[Place]) -> Counter[Place]:
+        """What waits for these steps, and for how many of them."""
+        return Counter((place[0], effect) for place in steps for effect in self._state.edges.get(place, ()))
 
     def returning(self, workflow_id: str) -> bool:
         failed = (step for step in self._in(workflow_id, StepState.FAILED) if step.number >= 0)
         return any(self._status(step.job_id) in LIVE for step in failed)
 
-    def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
-        return [(step.number, step.job_id) for step in self._in(workflow_id, StepState.HELD)][:most]
+    def held(self, workflow_ids: Sequence[str], most: int) -> Sequence[tuple[str, int, str]]:
+        steps = (step for id in workflow_ids for step in self._in(id, StepState.HELD))
+        return [(step.workflow_id, step.number, step.job_id) for step in islice(steps, most)]
 
     def _in(self, workflow_id: str, state: StepState) -> Iterator[StepRow]:
         for number in sorted(self._state.steps_in.get((workflow_id, state), ())):
@@ -142,8 +145,9 @@ class EngineFlows:
     def forget_compensation(self, id: str) -> None:
         self._state.put("workflows", id, replace(self._state.workflows[id], compensation=None))
 
-    def save(self, flow: Workflow) -> None:
-        self._state.put("workflows", flow.id, replace(self._state.workflows[flow.id], flow=flow))
+    def save(self, flows: Sequence[Workflow]) -> None:
+        for flow in flows:
+            self._state.put("workflows", flow.id, replace(self._state.workflows[flow.id], flow=flow))
 
     # --- Looking -------------------------------------------------------------------------------------------
 

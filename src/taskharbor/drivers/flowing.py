@@ -28,6 +28,10 @@ SETTLED: Final = STOPPED | {WorkflowState.COMPENSATING, WorkflowState.COMPENSATE
 """Where a workflow stands whatever becomes of its steps."""
 
 
+Place = tuple[str, int]
+"""A step: its workflow and its number there."""
+
+
 class StepRow(NamedTuple):
     workflow_id: str
     number: int
@@ -79,13 +83,13 @@ class FlowDesk(Protocol):
         """The steps of these jobs that are neither done nor cancelled."""
         ...
 
-    def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None: ...
+    def mark(self, steps: Sequence[Place], state: StepState) -> None: ...
 
-    def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
+    def count_down(self, steps: Sequence[Place]) -> None:
         """Steps that wait for these wait for so many less; those that wait for none any more are held."""
         ...
 
-    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
+    def count_up(self, steps: Sequence[Place]) -> None:
         """Steps that wait for these wait for so many more; those that were held wait again."""
         ...
 
@@ -93,8 +97,8 @@ class FlowDesk(Protocol):
         """Whether the workflow has a step that is marked as failed, though its job has come back."""
         ...
 
-    def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
-        """Numbers and jobs of held steps."""
+    def held(self, workflow_ids: Sequence[str], most: int) -> Sequence[tuple[str, int, str]]:
+        """Workflows, numbers and jobs of held steps, at most so many in all."""
         ...
 
     def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
@@ -113,7 +117,7 @@ class FlowDesk(Protocol):
 
     def compensation(self, workflow_id: str) -> str | None: ...
 
-    def save(self, flow: Workflow) -> None:
+    def save(self, flows: Sequence[Workflow]) -> None:
         """State, counters and end."""
         ...
 
@@ -129,7 +133,55 @@ def advance(desk: FlowDesk, job_ids: Sequence[str], now: datetime) -> Sequence[s
     for ending in desk.endings(job_ids):
         if ending.workflow_id in flows:
             endings[ending.workflow_id].append(ending)
-    return [id for id in sorted(endings) if _moved(desk, flows[id], endings[id], now)]
+    plain = [id for id in sorted(endings) if _is_plain(flows[id], endings[id])]
+    again = _moved_together(desk, [(flows[id], endings[id]) for id in plain], now)
+    return again + [id for id in sorted(endings.keys() - set(plain)) if _moved(desk, flows[id], endings[id], now)]
+
+
+def _is_plain(flow: Workflow, endings: Sequence[Ending]) -> bool:
+    """Whether nothing but success has to be told of: then many workflows move on in the statements that one takes."""
+    return (
+        flow.state is WorkflowState.RUNNING
+        and flow.policy is not Policy.CONTINUE
+        and not flow.failed
+        and all(
+            each.number != COMPENSATION
+            and each.state is StepState.OPEN
+            and (each.status is Status.DONE or each.status in LIVE)
+            for each in endings
+        )
+    )
+
+
+def _moved_together(desk: FlowDesk, found: Sequence[tuple[Workflow, Sequence[Ending]]], now: datetime) -> list[str]:
+    """`_moved` for plain workflows: those that are to be looked at again."""
+    done: list[Place] = []
+    moved: list[Workflow] = []
+    for flow, endings in found:
+        ended = [(flow.id, each.number) for each in endings if each.status is Status.DONE]
+        if ended:
+            done += ended
+            moved.append(replace(flow, done=flow.done + len(ended)))
+    if not moved:
+        return []
+    desk.mark(done, StepState.DONE)
+    desk.count_down(done)
+    over = [replace(flow, state=WorkflowState.DONE, ended_at=now) for flow in moved if flow.done == flow.total]
+    rest = [replace(flow, ended_at=None) for flow in moved if flow.done < flow.total]
+    more = _let_go_held(desk, [flow.id for flow in rest], now)[1]
+    desk.save([*over, *rest])
+    return sorted([*more, *(flow.id for flow in over if flow.policy is Policy.COMPENSATE)])
+
+
+def _let_go_held(desk: FlowDesk, workflow_ids: Sequence[str], now: datetime) -> tuple[Sequence[str], Sequence[str]]:
+    """The jobs of held steps that were let go, and the workflows that may have more of them."""
+    held = desk.held(workflow_ids, AT_ONCE) if workflow_ids else []
+    if not held:
+        return (), ()
+    job_ids = [job_id for _, _, job_id in held]
+    desk.mark([(id, number) for id, number, _ in held], StepState.OPEN)
+    desk.let_go(job_ids, now)
+    return job_ids, workflow_ids if len(held) >= AT_ONCE else ()
 
 
 def _moved(desk: FlowDesk, flow: Workflow, endings: Sequence[Ending], now: datetime) -> bool:
@@ -149,20 +201,24 @@ def _moved(desk: FlowDesk, flow: Workflow, endings: Sequence[Ending], now: datet
         return False
     for numbers, state in ((done, StepState.DONE), (failed, StepState.FAILED)):
         if numbers:
-            desk.mark(flow.id, numbers, state)
+            desk.mark(_in(flow, numbers), state)
     flow = replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed) - len(again) - len(late))
     if flow.policy is Policy.CONTINUE:
         # There a failed step has counted as ended, and does so until its job comes back.
         done = [number for number in done if number not in late] + failed
     if done:
-        desk.count_down(flow.id, done)
+        desk.count_down(_in(flow, done))
     if again and not _all_are_back(desk, flow, again, now):
-        desk.save(replace(flow, state=WorkflowState.RUNNING, ended_at=None))
+        desk.save([replace(flow, state=WorkflowState.RUNNING, ended_at=None)])
         return False
     if undo:
         flow = _undone(desk, flow, undo[0], now)
     more = settle_state(desk, flow, now)
     return more or (flow.policy is Policy.COMPENSATE and (flow.failed > 0 or flow.done == flow.total))
+
+
+def _in(flow: Workflow, numbers: Sequence[int]) -> list[Place]:
+    return [(flow.id, number) for number in numbers]
 
 
 def _is_early(flow: Workflow, step: Ending) -> bool:
@@ -175,10 +231,10 @@ def _all_are_back(desk: FlowDesk, flow: Workflow, again: Sequence[Ending], now: 
     """Steps whose jobs have come back are open, or wait for those before them that have not ended. False if more of the
     workflow are about to come back: until they have, nobody knows what waits for them, and nothing is let go."""
     numbers, ids = [each.number for each in again], [each.job_id for each in again]
-    desk.mark(flow.id, numbers, StepState.OPEN)
+    desk.mark(_in(flow, numbers), StepState.OPEN)
     goes_on = flow.policy is Policy.CONTINUE and flow.state not in SETTLED
     if flow.policy is Policy.CONTINUE:
-        desk.count_up(flow.id, numbers)
+        desk.count_up(_in(flow, numbers))
     more = goes_on and desk.returning(flow.id)
     ready = [each for each in desk.endings(ids) if each.status is Status.READY]
     behind = [each.job_id for each in ready if goes_on and (more or each.waiting)]
@@ -186,8 +242,8 @@ def _all_are_back(desk: FlowDesk, flow: Workflow, again: Sequence[Ending], now: 
     if behind:
         desk.hold_back(behind)
         held = [each for each in desk.endings(behind) if each.status is Status.READY]  # the others were leased before
-        desk.mark(flow.id, [each.number for each in held if each.waiting], StepState.WAITING)
-        desk.mark(flow.id, [each.number for each in held if not each.waiting], StepState.HELD)
+        desk.mark(_in(flow, [each.number for each in held if each.waiting]), StepState.WAITING)
+        desk.mark(_in(flow, [each.number for each in held if not each.waiting]), StepState.HELD)
     if free:
         desk.let_go(free, now)
     return not more
@@ -203,7 +259,7 @@ def settle_state(desk: FlowDesk, flow: Workflow, now: datetime) -> bool:
         if not ended:
             break
         flow = _passed_by(desk, flow, ended)
-    desk.save(flow)
+    desk.save([flow])
     return more
 
 
@@ -219,21 +275,17 @@ def _settled(desk: FlowDesk, flow: Workflow, now: datetime) -> tuple[Workflow, b
         return replace(flow, state=state, ended_at=now), False, ()
     if flow.state is WorkflowState.STARTING:
         return flow, False, ()
-    held = desk.held(flow.id, AT_ONCE)
-    job_ids = [job_id for _, job_id in held]
-    if held:
-        desk.mark(flow.id, [number for number, _ in held], StepState.OPEN)
-        desk.let_go(job_ids, now)
-    return replace(flow, state=WorkflowState.RUNNING, ended_at=None), len(held) == AT_ONCE, job_ids
+    job_ids, left = _let_go_held(desk, [flow.id], now)
+    return replace(flow, state=WorkflowState.RUNNING, ended_at=None), bool(left), job_ids
 
 
 def _passed_by(desk: FlowDesk, flow: Workflow, ended: Sequence[Ending]) -> Workflow:
     """Steps whose turn has come and whose jobs were cancelled before it did."""
     done = [each.number for each in ended if each.status is Status.DONE]
     failed = [each.number for each in ended if each.status is not Status.DONE]
-    desk.mark(flow.id, done, StepState.DONE)
-    desk.mark(flow.id, failed, StepState.FAILED)
-    desk.count_down(flow.id, [*done, *failed])
+    desk.mark(_in(flow, done), StepState.DONE)
+    desk.mark(_in(flow, failed), StepState.FAILED)
+    desk.count_down(_in(flow, [*done, *failed]))
     return replace(flow, done=flow.done + len(done), failed=flow.failed + len(failed))
 
 
@@ -241,7 +293,7 @@ def _stop(desk: FlowDesk, flow: Workflow) -> bool:
     waiting = desk.waiting_jobs(flow.id, AT_ONCE)
     if waiting:
         desk.hold_back([job_id for _, job_id in waiting])
-        desk.mark(flow.id, [number for number, _ in waiting], StepState.HELD)
+        desk.mark(_in(flow, [number for number, _ in waiting]), StepState.HELD)
     return len(waiting) == AT_ONCE
 
 
@@ -255,14 +307,14 @@ def _undone(desk: FlowDesk, flow: Workflow, undo: Ending, now: datetime) -> Work
         desk.hold_back(job_ids)
         [undo] = desk.endings(job_ids)  # somebody may have leased it before it was held
         if undo.status is Status.READY:
-            desk.mark(flow.id, [COMPENSATION], StepState.WAITING)
+            desk.mark(_in(flow, [COMPENSATION]), StepState.WAITING)
             return flow
     if undo.status in LIVE:
-        desk.mark(flow.id, [COMPENSATION], StepState.OPEN)
+        desk.mark(_in(flow, [COMPENSATION]), StepState.OPEN)
         state, ended_at = WorkflowState.COMPENSATING, None
     else:
         done = undo.status is Status.DONE
-        desk.mark(flow.id, [COMPENSATION], StepState.DONE if done else StepState.FAILED)
+        desk.mark(_in(flow, [COMPENSATION]), StepState.DONE if done else StepState.FAILED)
         state, ended_at = WorkflowState.COMPENSATED if done else WorkflowState.FAILED, now
     return flow if flow.state in STOPPED else replace(flow, state=state, ended_at=ended_at)
 

@@ -238,11 +238,11 @@ class FlowCalls(FlowReturns):
             desk.insert_steps([undo])
             desk.forget_compensation(flow.id)
         elif _compensation_waits(desk, flow.id):
-            desk.mark(flow.id, [COMPENSATION], StepState.OPEN)
+            desk.mark([(flow.id, COMPENSATION)], StepState.OPEN)
             desk.let_go([compensation_id(flow.id)], now)
         else:
             return
-        desk.save(replace(flow, state=WorkflowState.COMPENSATING, ended_at=None))
+        desk.save([replace(flow, state=WorkflowState.COMPENSATING, ended_at=None)])
 
     # --- Looking ---------------------------------------------------------------------------------------------
 
@@ -304,8 +304,8 @@ class FlowCalls(FlowReturns):
             with suppress(JobNotFound):  # one that was cancelled by itself, and pruned
                 self._cancel(job_id, now)
         if unfinished:
-            numbers = [number for number, _ in unfinished]
-            self._at_flow_desk(lambda desk: desk.mark(id, numbers, StepState.CANCELLED))
+            steps = [(id, number) for number, _ in unfinished]
+            self._at_flow_desk(lambda desk: desk.mark(steps, StepState.CANCELLED))
         return len(unfinished)
 
     def _prune_workflows(self, before: datetime, limit: int) -> None:
@@ -323,7 +323,7 @@ def _insert(desk: Desk, steps: Sequence[StepRow], batch: Batch) -> None:
 
 def _set_state(desk: Desk, id: str, state: WorkflowState) -> None:
     for flow in desk.lock_workflows([id]):
-        desk.save(replace(flow, state=state))
+        desk.save([replace(flow, state=state)])
 
 
 def _over(desk: Desk, before: datetime, limit: int) -> Sequence[str]:
@@ -336,13 +336,13 @@ def _close(desk: Desk, *, id: str) -> None:
     desk.refuse_shut()
     for flow in desk.lock_workflows([id]):
         if flow.state not in (WorkflowState.DONE, WorkflowState.CANCELLED):
-            desk.save(replace(flow, state=WorkflowState.CANCELLING, ended_at=None))
+            desk.save([replace(flow, state=WorkflowState.CANCELLING, ended_at=None)])
 
 
 def _end_cancel(desk: Desk, *, id: str, now: datetime) -> None:
     for flow in desk.lock_workflows([id]):
         if flow.state is WorkflowState.CANCELLING and not desk.unfinished(id, 1):
-            desk.save(replace(flow, state=WorkflowState.CANCELLED, ended_at=now))
+            desk.save([replace(flow, state=WorkflowState.CANCELLED, ended_at=now)])
 
 
 def _compensation_waits(desk: Desk, id: str) -> bool:

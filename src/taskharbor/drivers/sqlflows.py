@@ -19,7 +19,7 @@ from taskharbor.core.workflow import (
     WorkflowState,
 )
 from taskharbor.drivers.fence import FenceShut
-from taskharbor.drivers.flowing import Ending, StepRow
+from taskharbor.drivers.flowing import Ending, Place, StepRow
 
 Row = Sequence[Any]
 Values = Mapping[str, Any]
@@ -105,21 +105,22 @@ class SqlFlows(ABC):
             for id, number, job_id, state, waiting, status in rows
         ]
 
-    def mark(self, workflow_id: str, numbers: Sequence[int], state: StepState) -> None:
-        if numbers:
-            self._run("flow_mark", {"workflow_id": workflow_id, "state": state.value}, {"numbers": sorted(numbers)})
+    def mark(self, steps: Sequence[Place], state: StepState) -> None:
+        if steps:
+            self._run("flow_mark", {"state": state.value}, _columns(steps))
 
-    def count_down(self, workflow_id: str, numbers: Sequence[int]) -> None:
-        self._run("flow_count_down", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
+    def count_down(self, steps: Sequence[Place]) -> None:
+        self._run("flow_count_down", {}, _columns(steps))
 
-    def count_up(self, workflow_id: str, numbers: Sequence[int]) -> None:
-        self._run("flow_count_up", {"workflow_id": workflow_id}, {"numbers": sorted(numbers)})
+    def count_up(self, steps: Sequence[Place]) -> None:
+        self._run("flow_count_up", {}, _columns(steps))
 
     def returning(self, workflow_id: str) -> bool:
         return bool(self._rows("flow_returning", {"workflow_id": workflow_id}))
 
-    def held(self, workflow_id: str, most: int) -> Sequence[tuple[int, str]]:
-        return self._numbered("flow_held", workflow_id, most)
+    def held(self, workflow_ids: Sequence[str], most: int) -> Sequence[tuple[str, int, str]]:
+        rows = self._rows("flow_held", {"most": most}, {"ids": sorted(workflow_ids)})
+        return [(id, number, job_id) for id, number, job_id in rows]
 
     def let_go(self, job_ids: Sequence[str], now: datetime) -> None:
         self._run("flow_let_go", {"now": now}, {"ids": sorted(job_ids)})
@@ -145,15 +146,15 @@ class SqlFlows(ABC):
     def forget_compensation(self, id: str) -> None:
         self._run("flow_forget_compensation", {"id": id})
 
-    def save(self, flow: Workflow) -> None:
-        values = {
-            "id": flow.id,
-            "state": flow.state.value,
-            "done": flow.done,
-            "failed": flow.failed,
-            "ended_at": flow.ended_at,
+    def save(self, flows: Sequence[Workflow]) -> None:
+        columns: Columns = {
+            "ids": [flow.id for flow in flows],
+            "states": [flow.state.value for flow in flows],
+            "counts": [flow.done for flow in flows],
+            "failures": [flow.failed for flow in flows],
+            "ends": [flow.ended_at for flow in flows],
         }
-        self._run("flow_save", values)
+        self._run("flow_save", {}, columns)
 
     # --- Looking -----------------------------------------------------------------------------------------------
 
@@ -218,6 +219,12 @@ class SqlFlows(ABC):
     def _behind(self, statement: str, id: str, after: int | None, most: int, **more: Any) -> Sequence[Row]:
         number = _BEFORE_ALL if after is None else after
         return self._rows(statement, {"workflow_id": id, "after": number, "most": most, **more})
+
+
+def _columns(steps: Sequence[Place]) -> Columns:
+    """In one order for all who lock them."""
+    workflow_ids, numbers = zip(*sorted(steps), strict=True)
+    return {"workflow_ids": workflow_ids, "numbers": numbers}
 
 
 def _status(value: str | None) -> Status | None:

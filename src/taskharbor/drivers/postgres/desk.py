@@ -31,8 +31,10 @@ from taskharbor.drivers.sqldesk import (
 
 T = TypeVar("T")
 
-_TIMES: Final = frozenset({"untils", "positions", "updates", "wakes", "counted"})
-_TEXTS: Final = frozenset({"ids", "buckets", "tokens", "scopes", "names", "pers", "tenants", "parts", "states"})
+_TIMES: Final = frozenset({"untils", "positions", "updates", "wakes", "counted", "ends"})
+_TEXTS: Final = frozenset(
+    {"ids", "buckets", "tokens", "scopes", "names", "pers", "tenants", "parts", "states", "workflow_ids"}
+)
 
 
 class PostgresDesk(SqlDesk):

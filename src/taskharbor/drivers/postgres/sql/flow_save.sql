@@ -1,1 +1,5 @@
-UPDATE th_workflows SET state = :state, done = :done, failed = :failed, ended_at = CAST(:ended_at AS timestamptz) WHERE id = :id;
+UPDATE th_workflows w
+SET state = given.state, done = given.done, failed = given.failed, ended_at = given.ended_at
+FROM unnest(CAST(:ids AS text[]), CAST(:states AS text[]), CAST(:counts AS int[]), CAST(:failures AS int[]),
+            CAST(:ends AS timestamptz[])) AS given (id, state, done, failed, ended_at)
+WHERE w.id = given.id;

@@ -1,1 +1,3 @@
-SELECT number, job_id FROM th_steps WHERE workflow_id = :workflow_id AND state = 'held' ORDER BY number LIMIT :most;
+SELECT workflow_id, number, job_id FROM th_steps
+ WHERE state = 'held' AND workflow_id IN (SELECT value FROM json_each(:ids))
+ ORDER BY workflow_id, number LIMIT :most;
