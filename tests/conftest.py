@@ -6,6 +6,7 @@ TASKHARBOR_REQUIRE_ALL=1, as in CI, that is a failure, and so is every other ski
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -78,6 +79,12 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = os.environ.setdefault(SEED_NAME, str(random.SystemRandom().randrange(2**32)))
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seed
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no collection of cycles need walk over all of it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:
