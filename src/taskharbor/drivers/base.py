@@ -22,6 +22,7 @@ from taskharbor.core.limits import Limits, check_duration, check_lease, check_na
 from taskharbor.core.model import Extension, JobFilter, Lease, NewJob, RetryUpdate, Settlement, Status
 from taskharbor.drivers.access import AccessCalls
 from taskharbor.drivers.checks import (
+    check_claim,
     check_count,
     check_cursor,
     check_epoch,
@@ -114,14 +115,8 @@ class BaseDriver(SchedulingCalls, GoverningCalls, ReadingCalls, FlowCalls, Acces
         owner: str = "",
         tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
-        duration = check_lease(lease_for)
+        duration, names, handled = check_claim(queues, types, limit, owner, tenant, lease_for)
         moment = self._moment(now)
-        check_count(limit, "limit", bounds.MAX_BATCH)
-        bounds.check_text(owner, "owner", bounds.MAX_NAME)
-        names = check_names(queues, "queue")
-        handled = None if types is None else check_names(types, "type")
-        if tenant is not None:
-            check_name(tenant, "tenant", bounds.MAX_TENANT)
         try:
             checked_settlements = [check_settlement(item, self.limits) for item in settlements]
             checked_settlements = check_leases(checked_settlements)

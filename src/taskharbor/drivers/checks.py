@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, TypeVar
@@ -41,6 +42,46 @@ def check_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
         return _checked_names(names, what)
     except TypeError:  # something in it is no text, and cannot even be looked up
         return _checked_names.__wrapped__(names, what)
+
+
+Claim = tuple[timedelta, tuple[str, ...], tuple[str, ...] | None]
+
+
+def check_claim(
+    queues: str | Sequence[str],
+    types: Sequence[str] | None,
+    limit: int,
+    owner: str,
+    tenant: str | None,
+    lease_for: timedelta | float | None,
+) -> Claim:
+    """What a claim asks for: how long its leases are, the queues, and the types."""
+    if type(queues) in (str, tuple) and (types is None or type(types) is tuple):
+        try:
+            return _checked_claim(queues, types, limit, owner, tenant, lease_for)
+        except TypeError:  # something in it cannot be looked up
+            pass
+    return _checked_claim.__wrapped__(queues, types, limit, owner, tenant, lease_for)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _checked_claim(
+    queues: str | Sequence[str],
+    types: Sequence[str] | None,
+    limit: int,
+    owner: str,
+    tenant: str | None,
+    lease_for: timedelta | float | None,
+) -> Claim:
+    """Kept, because an idle worker that hears of a job has nothing to do before its claim but this."""
+    duration = bounds.check_lease(lease_for)
+    check_count(limit, "limit", bounds.MAX_BATCH)
+    bounds.check_text(owner, "owner", bounds.MAX_NAME)
+    names = check_names(queues, "queue")
+    handled = None if types is None else check_names(types, "type")
+    if tenant is not None:
+        bounds.check_name(tenant, "tenant", bounds.MAX_TENANT)
+    return duration, names, handled
 
 
 @lru_cache(maxsize=1024)

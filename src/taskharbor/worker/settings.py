@@ -43,11 +43,11 @@ def check_retention(value: Any) -> None:
         )
 
 
-def chosen_types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> Sequence[str] | None:
+def chosen_types(types: Sequence[str] | None, take_all: bool, harbor: Harbor) -> tuple[str, ...] | None:
     """Only jobs that can be run here are claimed, unless the worker is told to take all."""
     if take_all:
         return None
-    known = list(harbor.tasks) if types is None else list(types)
+    known = tuple(harbor.tasks if types is None else types)
     unknown = [name for name in known if name not in harbor.tasks]
     if unknown:
         raise InvalidInput(f"no task is named {unknown[0]!r}: known are {', '.join(sorted(harbor.tasks)) or 'none'}")

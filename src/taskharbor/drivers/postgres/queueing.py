@@ -24,6 +24,7 @@ from taskharbor.drivers.postgres.rows import (
     bytes_array,
     job_from_row,
     leased_from_rows,
+    names_array,
     text_array,
     time_array,
 )
@@ -300,7 +301,7 @@ def claim_params(ask: Ask) -> dict[str, Any]:
         "now": ask.now,
         "until": ask.now + ask.lease_for,
         "limit": ask.limit,
-        "types": None if ask.types is None else text_array(ask.types),
+        "types": None if ask.types is None else names_array(ask.types),
         "secret": new_tokens(1)[0],
         "owner": ask.owner,
         "tenant": ask.tenant,
@@ -331,6 +332,8 @@ def _last(claimed: Sequence[Row]) -> Point | None:
 def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
     """The set-based statements that settle everything but the odd cases. Only the first item for a job is in them:
     whatever else the batch has for it must see what that one did."""
+    if not settlements:
+        return []
     settlements = _first_of_each(settlements)
     ack = Settle.ACK
     acks = [item for item in settlements if item.kind is ack]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
 
@@ -104,6 +105,12 @@ def text_array(values: Sequence[str]) -> str | Sequence[str]:
         return values  # no text there has a NUL: psycopg will say so
     joined = joined.replace("\\", "\\\\").replace('"', '\\"')
     return '{"' + joined.replace("\0", '","') + '"}'
+
+
+@lru_cache(maxsize=256)
+def names_array(names: tuple[str, ...]) -> str | Sequence[str]:
+    """`text_array` of what is asked for again and again."""
+    return text_array(names)
 
 
 class BinaryArray(bytes):
