@@ -208,3 +208,78 @@ def test_suspects_that_take_too_long_let_others_have_a_turn(
     until(lambda: "scheduled" in [harbor.job(job).state for job in suspects], "one of them is put off")
     assert finished(harbor, other.enqueue())[0].state == "done"
     go_on.set()
+
+
+def test_a_job_that_comes_alone_runs_where_it_was_claimed_and_others_are_claimed_meanwhile(
+    harbor: Harbor, start: Start
+) -> None:
+    """That saves the time in which another thread wakes up."""
+    door = threading.Event()
+    ran: list[str] = []
+
+    @harbor.task
+    def quick() -> None:
+        ran.append(threading.current_thread().name)
+
+    @harbor.task
+    def long() -> None:
+        ran.append(threading.current_thread().name)
+        pause(door)
+
+    worker = start({"default": 2}, poll_interval_s=0.05)
+    until(lambda: worker._claimers[0].dry)
+    finished(harbor, quick.enqueue())  # there has to be a second thread first
+    waits = long.enqueue()
+    until(lambda: len(ran) == 2)
+    assert "claim" in ran[1]
+    finished(harbor, *(quick.enqueue() for _ in range(3)))
+    assert not any("claim" in name for name in ran[2:]), "one of the two goes on to claim"
+    door.set()
+    finished(harbor, waits)
+    until(lambda: not worker._claimers[0]._turns.at_work)
+    finished(harbor, quick.enqueue())
+    assert "claim" in ran[-1]
+    assert len(worker._claimers[0]._turns._threads) == 2
+
+
+def test_a_handler_that_never_ends_does_not_keep_its_claimer(harbor: Harbor, start: Start, unheeded: None) -> None:
+    door = threading.Event()
+    ran: list[str] = []
+
+    @harbor.task
+    def quick() -> None:
+        ran.append(threading.current_thread().name)
+
+    @harbor.task(timeout=0.1, max_attempts=1)
+    def endless() -> None:
+        ran.append(threading.current_thread().name)
+        pause(door)
+
+    worker = start({"default": 2}, poll_interval_s=0.05, lease_s=0.5)
+    until(lambda: worker._claimers[0].dry)
+    finished(harbor, quick.enqueue())
+    endless.enqueue()
+    until(lambda: len(ran) == 2)
+    assert "claim" in ran[1]
+    finished(harbor, *(quick.enqueue() for _ in range(5)))
+    worker.hurry()
+    worker.stop()
+    assert worker._claimers[0]._turns.over.is_set(), "the worker ends without the thread of that handler"
+    door.set()
+
+
+def test_an_exit_thrown_into_a_claimer_leaves_its_queue_served(harbor: Harbor, start: Start) -> None:
+    ran: list[str] = []
+
+    @harbor.task(max_attempts=1)
+    def quits() -> None:
+        ran.append(threading.current_thread().name)
+        raise SystemExit
+
+    worker = start({"default": 2}, poll_interval_s=0.05)
+    for _ in range(5):
+        until(lambda: worker._claimers[0].dry)
+        [job] = finished(harbor, quits.enqueue())
+        assert job.status == "dlq"
+    assert any("claim" in name for name in ran)
+    assert all(thread.is_alive() for thread in worker._claimers[0]._turns._threads)

@@ -262,4 +262,4 @@ def test_a_worker_can_stop_while_the_store_is_away(
     worker.stop()
     assert time.monotonic() - began < 10
     assert time.process_time() - used < 1, "it waits, and does not try without a pause"
-    until(lambda: not any(claimer._thread and claimer._thread.is_alive() for claimer in worker._claimers))
+    until(lambda: all(claimer._turns.over.is_set() for claimer in worker._claimers))

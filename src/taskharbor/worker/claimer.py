@@ -8,26 +8,22 @@ import math
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from taskharbor.core.contract import Driver, Listener
+from taskharbor.core.contract import Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
 from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
-from taskharbor.worker.allowance import Allowance
-from taskharbor.worker.held import Held, Registry
+from taskharbor.worker.batching import BatchRun
+from taskharbor.worker.crew import Crew
+from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
-from taskharbor.worker.outage import Outage
-from taskharbor.worker.quarantine import PUT_OFF, Quarantine
-from taskharbor.worker.tally import Tally
-
-if TYPE_CHECKING:
-    from taskharbor.app.task import Task
+from taskharbor.worker.quarantine import PUT_OFF
+from taskharbor.worker.turns import Turns
 
 LINGER_S: Final = 0.005
 """While the slots have work, what is done waits this long for company."""
@@ -46,29 +42,13 @@ SEE: Final = "see `taskharbor jobs show`"
 log = logging.getLogger("taskharbor.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """What the loops of a worker share."""
-
-    driver: Driver
-    worker_id: str
-    tasks: Mapping[str, Task[..., Any]]
-    types: Sequence[str] | None
-    retry: Backoff
-    lease_s: float
-    poll_interval_s: float
-    registry: Registry
-    quarantine: Quarantine
-    outage: Outage
-    tally: Tally
-    allowance: Allowance
-
-
 class Claimer:
     def __init__(self, crew: Crew, lane: Lane) -> None:
         self._crew = crew
         self._lane = lane
-        self._thread: threading.Thread | None = None
+        self._turns = Turns(f"taskharbor-claim-{lane.queue}", self._serve, lane.work_here)
+        self._mine = False
+        """What was claimed last is for the thread that claimed it."""
         self._closing = False
         self._ended = threading.Event()
         self._hinted = True
@@ -85,9 +65,7 @@ class Claimer:
         """Looks that found something."""
 
     def start(self) -> None:
-        name = f"taskharbor-claim-{self._lane.queue}"
-        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
-        self._thread.start()
+        self._turns.start()
 
     def hint(self) -> None:
         """Something may have come in."""
@@ -108,20 +86,31 @@ class Claimer:
         self._give_up_at = time.monotonic() + timeout_s
         self._ended.set()
         self._lane.news.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self._turns.end(timeout_s)
 
     # --- The loop ----------------------------------------------------------------------------------------
 
-    def _loop(self) -> None:
-        while not self._finished():
+    def _serve(self) -> bool:
+        """Until there is a job for this very thread, or nothing to do any more."""
+        while not self._mine:
+            if self._finished():
+                self.dry = True
+                return False
             try:
                 self._step()
-            except Exception:
+            except BaseException:  # thrown in from outside, too: this thread may have run a handler
                 # Nothing of the kind is expected; a worker that goes on is worth more than one that is gone.
                 log.exception("the claimer of queue %s failed and goes on", self._lane.queue)
                 time.sleep(SLOWEST_STEP_S)
-        self.dry = True
+        self._mine = False
+        return True
+
+    def _keeps(self, run: Sequence[Held | BatchRun]) -> bool:
+        """Whether this thread runs the one job that came in, because nobody else has anything to do."""
+        lane = self._lane
+        if len(run) == 1 and not self._closing and lane.takes_at_once(run[0]) and self._turns.may_leave():
+            self._mine = lane.enter(run[0])
+        return self._mine
 
     def _finished(self) -> bool:
         lane = self._lane
@@ -237,8 +226,9 @@ class Claimer:
             lane.ask(-room)
             crew.allowance.took(room, len(leased))
         crew.outage.over()
-        self._note(told, words, results, now)  # first, because a worker that has done enough ends with the last of them
-        crew.registry.remove(done)
+        if done:
+            self._note(told, words, results, now)  # first: a worker that has done enough ends with the last of them
+            crew.registry.remove(done)
         crew.quarantine.ended(done)
         if room:
             if lane.gatherer is not None:
@@ -332,7 +322,7 @@ class Claimer:
         if gatherer is not None:
             run = gatherer.take(run)
             self._lane.news.set()  # there may be a batch to put into line, or to wait for
-        if self._lane.add(run):
+        if not self._keeps(run) and self._lane.add(run):
             time.sleep(HANDOVER_S)
 
     def _worth_keeping(self, done: list[Held]) -> list[Held]:

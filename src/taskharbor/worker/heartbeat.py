@@ -15,7 +15,7 @@ from taskharbor.core.limits import MAX_BATCH
 from taskharbor.core.model import Extension, JobFilter, Lease, Status
 from taskharbor.core.outcome import Failed, settlement
 from taskharbor.core.retry import Backoff
-from taskharbor.worker.claimer import Crew
+from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.logs import job_fields
 

@@ -92,6 +92,8 @@ class Lane:
         """Tells the event loop that there are jobs or permits for it."""
         self.start_thread: Callable[[], None] = lambda: None
         """Adds a thread, unless there is one for each slot already."""
+        self.work_here: Callable[[], None] = lambda: None
+        """Lets the calling thread use the permit that it has."""
 
     # --- The claimer's side ------------------------------------------------------------------------------
 
@@ -157,6 +159,19 @@ class Lane:
                 self.ready.extend(plain)
                 self._wake_one()
         return idle
+
+    def takes_at_once(self, item: Held | BatchRun) -> bool:
+        """Whether a thread that comes along with it could run it."""
+        return isinstance(item, Held) and (item.task is None or item.task.pool == "thread")
+
+    def enter(self, held: Held | BatchRun) -> bool:
+        """A thread comes along with a job to run it, and gets a permit, unless others are at work here."""
+        with self.lock:
+            if not self._free or self.held():
+                return False
+            self._free -= 1
+            self.ready.append(held)
+        return True
 
     def put(self, held: Held | BatchRun) -> None:
         if isinstance(held, Member):  # for itself: a batch of one, which nobody joins

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.core.errors import TaskHarborError
-from taskharbor.worker.claimer import Claimer, Crew
+from taskharbor.worker.claimer import Claimer
+from taskharbor.worker.crew import Crew
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Listener

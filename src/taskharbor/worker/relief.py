@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.claimer import SLOWEST_STEP_S, Claimer
+from taskharbor.worker.held import Held
 
 
 class Relief(Claimer):
@@ -26,3 +30,6 @@ class Relief(Claimer):
 
     def _finished(self) -> bool:
         return self._ended.is_set()
+
+    def _keeps(self, run: Sequence[Held | BatchRun]) -> bool:
+        return False

@@ -22,8 +22,9 @@ from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
 from taskharbor.core.model import Settlement
 from taskharbor.worker.allowance import Allowance
-from taskharbor.worker.claimer import Claimer, Crew
+from taskharbor.worker.claimer import Claimer
 from taskharbor.worker.collector import collector, patient_collector
+from taskharbor.worker.crew import Crew
 from taskharbor.worker.executor import Executor
 from taskharbor.worker.flag import Flag
 from taskharbor.worker.forked import not_in_children

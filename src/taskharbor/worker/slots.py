@@ -39,6 +39,7 @@ class ThreadSlots:
 
     def __init__(self, lane: Lane, executor: Executor, now: Callable[[], datetime]) -> None:
         self._lane = lane
+        lane.work_here = self._turn_safely
         self._executor = executor
         self._now = now
         self._pid = os.getpid()
@@ -71,10 +72,13 @@ class ThreadSlots:
 
     def _loop(self) -> None:
         while self._lane.wait_for_turn(lambda: self._stopped):
-            try:
-                self._turn()
-            except BaseException as error:  # thrown into the thread from outside: nothing here raises
-                log.warning("a slot of queue %s failed and goes on (%s)", self._lane.queue, type(error).__name__)
+            self._turn_safely()
+
+    def _turn_safely(self) -> None:
+        try:
+            self._turn()
+        except BaseException as error:  # thrown into the thread from outside: nothing here raises
+            log.warning("a slot of queue %s failed and goes on (%s)", self._lane.queue, type(error).__name__)
 
     def _turn(self) -> None:
         lane, ready = self._lane, self._lane.ready
