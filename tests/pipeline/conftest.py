@@ -30,7 +30,7 @@ QUICK = {
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.enabled": "false",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
     # What a page about the queries of the day would show.
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
