@@ -21,6 +21,7 @@ from taskharbor.core.forking import renew_locks
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
 from taskharbor.drivers.postgres.rows import take_arrays
+from taskharbor.drivers.postgres.shortcut import Shortcut
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
 from taskharbor.drivers.sqlfiles import Statements, numbered
 
@@ -47,12 +48,11 @@ class _Numbered(dict[str, tuple[bytes, tuple[str, ...]]]):
 
 
 class PooledConnection(Connection[Row]):
-    """A connection of the pool, with a cursor at hand: to make one is a good part of what a small statement costs. It
-    is for statements that return no rows, because it keeps its last result."""
+    """A connection of the pool, with what it needs for single statements."""
 
     @cached_property
-    def spare(self) -> RawCursor[Row]:
-        return RawCursor(self)
+    def shortcut(self) -> Shortcut:
+        return Shortcut(self)
 
 
 Pool = ConnectionPool[PooledConnection]
@@ -86,13 +86,13 @@ class Session:
 
     def run(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         """One statement, one transaction, one round trip."""
-        return self.transact(lambda connection: self.on(connection, name, params))
+        sql, values = self._written(name, params)
+        return self.transact(lambda connection: connection.shortcut.rows(sql, values))
 
     def count(self, name: str, params: Mapping[str, Any]) -> int:
         """`run` for a statement that returns no rows: how many it has changed."""
-        sql, names = self._sql[name]
-        values = [params[name] for name in names]
-        return self.transact(lambda connection: connection.spare.execute(sql, values).rowcount)
+        sql, values = self._written(name, params)
+        return self.transact(lambda connection: connection.shortcut.count(sql, values))
 
     def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
         """Several statements in one transaction and one round trip; the rows of each."""
@@ -186,9 +186,14 @@ class Session:
         return [_rows(cursor) for cursor in cursors]
 
     def _start(self, connection: Connection[Row], name: str, params: Mapping[str, Any]) -> RawCursor[Row]:
-        sql, names = self._sql[name]
+        sql, values = self._written(name, params)
         cursor = RawCursor(connection)
-        return cursor.execute(sql, [params[name] for name in names], binary=True)
+        return cursor.execute(sql, values, binary=True)
+
+    def _written(self, name: str, params: Mapping[str, Any]) -> tuple[bytes, list[Any]]:
+        """The statement as the server takes it, and its values in order."""
+        sql, names = self._sql[name]
+        return sql, [params[name] for name in names]
 
     # --- Connections -------------------------------------------------------------------------------------
 
