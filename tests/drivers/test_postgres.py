@@ -124,6 +124,22 @@ def test_a_claim_reads_a_few_pages_of_its_index_whatever_else_waits(
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < MOST_BUFFERS
 
 
+@pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
+def test_jobs_whose_places_are_known_are_settled_past_every_index(crowded: str, plan_cache_mode: str) -> None:
+    values = {
+        "ids": ["a", "b"],
+        "tokens": ["c", "d"],
+        "results": [None, None],
+        "starts": [None, None],
+        "places": ["(0,1)", "(0,2)"],
+        "now": NOON,
+    }
+    statement = Statements(schema.PACKAGE, "th_", "pyformat")["ack+placed"]
+    plan = explain(crowded, statement, values, plan_cache_mode, at_desk=True)
+    scans = {node["Node Type"] for node in nodes(plan) if node.get("Relation Name") == "th_jobs"}
+    assert scans == {"ModifyTable", "Tid Scan"}
+
+
 @pytest.fixture(scope="module")
 def eventful(postgres: Any) -> Iterator[str]:
     """A feed of a thousand rows."""

@@ -10,7 +10,7 @@ from tests.drivers.postgres_stores import driver, url  # noqa: F401 - fixtures
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import LeaseMismatch
 from taskharbor.core.model import NewJob, Settlement, Status
-from taskharbor.drivers.postgres import queueing
+from taskharbor.drivers.postgres import settling
 
 
 def settle_with(driver: Driver, results: list[bytes | None]) -> list[bytes | None]:  # noqa: F811
@@ -29,7 +29,7 @@ def settle_with(driver: Driver, results: list[bytes | None]) -> list[bytes | Non
 def test_results_come_back_however_many_statements_they_take(
     driver: Driver, most: int, monkeypatch: pytest.MonkeyPatch, rng: random.Random  # noqa: F811
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(queueing, "LARGEST_RESULTS", most)
+    monkeypatch.setattr(settling, "LARGEST_RESULTS", most)
     results = [rng.choice([None, b"", b"\0\xff\\x'", rng.randbytes(rng.randrange(30))]) for _ in range(50)]
     assert settle_with(driver, results) == results
 
@@ -37,7 +37,7 @@ def test_results_come_back_however_many_statements_they_take(
 def test_a_stale_token_among_several_statements_fails_alone(
     driver: Driver, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(queueing, "LARGEST_RESULTS", 10)
+    monkeypatch.setattr(settling, "LARGEST_RESULTS", 10)
     driver.enqueue([NewJob("t") for _ in range(6)])
     leased = driver.reserve("default", limit=6)
     acks = [Settlement.ack(item.job.id, item.lease.token, result=b"12345") for item in leased]

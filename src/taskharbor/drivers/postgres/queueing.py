@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
 from psycopg import Connection
 
@@ -15,63 +15,39 @@ from taskharbor.core.contract import Extended, Leased, Settled
 from taskharbor.core.errors import JobNotFound, JobNotInflight, LeaseLost, TaskHarborError
 from taskharbor.core.ids import new_tokens
 from taskharbor.core.limits import SWEEP_BATCH, Limits
-from taskharbor.core.model import Extension, Job, Lease, Settle, Settlement, Status
+from taskharbor.core.model import Extension, Job, Lease, Settlement, Status
 from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.frontier import Frontier, Point
-from taskharbor.drivers.postgres.rows import (
-    attempt_from_row,
-    bytes_array,
-    job_from_row,
-    leased_from_rows,
-    names_array,
-    text_array,
-    time_array,
-)
-from taskharbor.drivers.postgres.session import Call, Row, Session
+from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, names_array
+from taskharbor.drivers.postgres.session import Row, Session
+from taskharbor.drivers.postgres.settling import Batch, Places, batches_of, has_repeats
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 from taskharbor.drivers.sqlfiles import with_lines
 
-T = TypeVar("T", Settlement, Extension)
-
 MOST_FRONTIERS: Final = 1_000
 ODD_BATCH: Final = 200
-LARGEST_RESULTS: Final = 64 * 1024 * 1024
-"""Bytes of results in one statement. A message of 1 GiB ends the connection."""
 _PRIORITY: Final = itemgetter(6)
 _DUE_ORDER: Final = itemgetter(8, 0)
 """Of the rows that a claim returns: due time and id."""
 POSITION: Final = 21
 """Of the rows that a claim at the desk returns; behind it, the progress and the last change."""
 _PLACE_ORDER: Final = itemgetter(POSITION, 0)
-_BACK = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
-_STATUS = {"ack": Status.DONE, "back": Status.READY, "dead": Status.DLQ}
 ALL: Final[list[Row]] = [(None, None)]
 """What a statement returns that settled everything it was given."""
-
-
-class _Batch(NamedTuple):
-    """Settlements of one kind, and the statement that settles those that are not odd."""
-
-    name: str
-    items: Sequence[Settlement]
-    params: Mapping[str, Any]
-
-    @property
-    def call(self) -> Call:
-        return self.name, self.params
 
 
 class Queueing:
     def __init__(self, session: Session, limits: Limits) -> None:
         self._session = session
         self._limits = limits
+        self._places = Places()
         self._frontiers: dict[tuple[tuple[str, ...], str | None, str | None], Frontier] = {}
 
     # --- Settle and reserve ------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
-        batches = _batches(settlements, now)
+        batches = batches_of(settlements, self._places, now)
         rows = self._session.run_all([batch.call for batch in batches]) if batches else []
         return self._results(settlements, batches, rows, now)
 
@@ -87,20 +63,21 @@ class Queueing:
         tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
         ask = Ask(queues, now, lease_for, limit, types, owner, tenant)
-        if _has_repeats(settlements):
+        if has_repeats(settlements):
             # What its statements leave over is settled after the claim, which would not see what that gives back.
             settled = self.settle(settlements, now)
             return settled, self.settle_and_reserve((), queues, now, lease_for, limit, types, owner, tenant)[1]
         results, claimed = self._settle_and_claim(settlements, queues, claim_params(ask))
+        self._places.note(claimed)
         claimed.sort(key=_DUE_ORDER)
         claimed.sort(key=_PRIORITY, reverse=True)
         return results, leased_from_rows(claimed, owner, now, now + lease_for)
 
     def settle_and_take_tagged(self, settlements: Sequence[Settlement], ask: Ask) -> tuple[Settled, Leased]:
         """Settle and claim in one round trip, in a fair queue in which every due job has its tag."""
-        if _has_repeats(settlements):
+        if has_repeats(settlements):
             return self.settle(settlements, ask.now), self.settle_and_take_tagged((), ask)[1]
-        batches = _batches(settlements, ask.now)
+        batches = batches_of(settlements, self._places, ask.now)
         claim = claim_params(ask)
         name = with_lines("desk_claim", ["fair"] if ask.tenant is None else ["fair", "tenant"])
         *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, claim)])
@@ -111,7 +88,7 @@ class Queueing:
         self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
     ) -> tuple[Settled, list[Row]]:
         """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
-        batches = _batches(settlements, claim["now"])
+        batches = batches_of(settlements, self._places, claim["now"])
         if len(self._frontiers) > MOST_FRONTIERS:
             self.forget_frontiers()
         key = (queues, claim["types"], claim["tenant"])
@@ -183,7 +160,7 @@ class Queueing:
     def _results(
         self,
         settlements: Sequence[Settlement],
-        batches: Sequence[_Batch],
+        batches: Sequence[Batch],
         rows: Sequence[Sequence[Row]],
         now: datetime,
         claimed: Collection[str] = (),
@@ -191,11 +168,11 @@ class Queueing:
         """What became of each settlement. `claimed` are the jobs that the same round trip leased afterwards: what it
         did not settle of those was not inflight before."""
         if len(batches) == 1 and rows[0] == ALL and len(batches[0].items) == len(settlements):  # the usual case
-            return [_STATUS[batches[0].name]] * len(settlements)
+            return [batches[0].status] * len(settlements)
         done: dict[tuple[str, str], Status] = {}
         for batch, settled in zip(batches, rows, strict=True):
             keys = [(item.id, item.token) for item in batch.items] if settled == ALL else settled
-            done.update(dict.fromkeys(keys, _STATUS[batch.name]))
+            done.update(dict.fromkeys(keys, batch.status))
         results: Settled = []
         odd: list[tuple[int, Settlement]] = []
         for item in settlements:
@@ -270,6 +247,7 @@ class Queueing:
     ) -> Iterator[tuple[int, Lease | TaskHarborError]]:
         """Extensions of different jobs, each with its number in the batch, in one round trip."""
         extensions = [item for _, item in numbered]
+        self._places.forget(item.id for item in extensions)
         params = {
             "ids": [item.id for item in extensions],
             "tokens": [item.token for item in extensions],
@@ -313,7 +291,7 @@ def leased_from_desk(claimed: list[Row], ask: Ask) -> Leased:
     """What `desk_claim` leased, by the places in line, which in a fair queue are not the due times."""
     claimed.sort(key=_PLACE_ORDER)
     claimed.sort(key=_PRIORITY, reverse=True)
-    return leased_from_rows([row[:POSITION] for row in claimed], ask.owner, ask.now, ask.now + ask.lease_for)
+    return leased_from_rows(claimed, ask.owner, ask.now, ask.now + ask.lease_for)
 
 
 def _named(statement: str, claim: Mapping[str, Any]) -> str:
@@ -327,72 +305,3 @@ def _last(claimed: Sequence[Row]) -> Point | None:
     lowest = min(map(_PRIORITY, claimed))
     due_at, job_id = max(_DUE_ORDER(row) for row in claimed if row[6] == lowest)
     return Point(lowest, due_at, job_id)
-
-
-def _batches(settlements: Sequence[Settlement], now: datetime) -> list[_Batch]:
-    """The set-based statements that settle everything but the odd cases. Only the first item for a job is in them:
-    whatever else the batch has for it must see what that one did."""
-    if not settlements:
-        return []
-    settlements = _first_of_each(settlements)
-    ack = Settle.ACK
-    acks = [item for item in settlements if item.kind is ack]
-    if len(acks) == len(settlements):  # as nearly always
-        return _acks(acks, now)
-    back = [item for item in settlements if item.kind in _BACK]
-    dead = [item for item in settlements if item.kind is Settle.FAIL]
-    batches: list[_Batch] = []
-    batches += _acks(acks, now)
-    if back:
-        updates = [item.update for item in back]
-        moves: Mapping[str, Any] = {
-            "outcomes": [_BACK[item.kind] for item in back],
-            "run_ats": [item.update.run_at if item.update else item.run_at for item in back],
-            "attempts": [update.attempts if update else None for update in updates],
-            "errors": [update.last_error if update else None for update in updates],
-            "failed_ats": [update.failed_at if update else None for update in updates],
-        }
-        batches.append(_Batch("back", back, {**_keys(back, now), **moves}))
-    if dead:
-        reasons = {"reasons": [item.reason for item in dead], "codes": [str(item.code) for item in dead]}
-        batches.append(_Batch("dead", dead, {**_keys(dead, now), **reasons}))
-    return batches
-
-
-def _acks(acks: Sequence[Settlement], now: datetime) -> list[_Batch]:
-    """In one statement, unless their results are larger than a message to the server should be."""
-    parts: list[list[Settlement]] = []
-    size = LARGEST_RESULTS
-    for item in acks if any(item.result for item in acks) else ():
-        size += len(item.result or b"")
-        if size >= LARGEST_RESULTS:
-            parts.append([])
-            size = len(item.result or b"")
-        parts[-1].append(item)
-    return [
-        _Batch("ack", part, {**_keys(part, now), "results": bytes_array([item.result for item in part])})
-        for part in parts or ([list(acks)] if acks else [])
-    ]
-
-
-def _has_repeats(settlements: Sequence[Settlement]) -> bool:
-    return len({item.id for item in settlements}) < len(settlements)
-
-
-def _first_of_each(items: Sequence[T]) -> Sequence[T]:
-    """The items without those for a job that an earlier one is for."""
-    if len({item.id for item in items}) == len(items):
-        return items
-    first: dict[str, T] = {}
-    for item in items:
-        first.setdefault(item.id, item)
-    return list(first.values())
-
-
-def _keys(items: Sequence[Settlement], now: datetime) -> dict[str, Any]:
-    return {
-        "ids": text_array([item.id for item in items]),
-        "tokens": text_array([item.token for item in items]),
-        "starts": time_array([item.started_at for item in items]),
-        "now": now,
-    }

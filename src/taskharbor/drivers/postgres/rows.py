@@ -39,7 +39,7 @@ def leased_from_rows(rows: Sequence[Sequence[Any]], owner: str, now: datetime, u
     leased = []
     for (
         id, type, queue, tenant_id, payload, meta, priority, run_at, due_at, expires_at, timeout_nanos, max_attempts,
-        attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at,
+        attempts, deliveries, forgiven, last_error, failed_at, token, idempotency_key, dedupe_scope, created_at, *_,
     ) in rows:  # fmt: skip
         job = (
             id, type, queue, tenant_id, payload, json.loads(meta) if meta else {}, priority, run_at, due_at,
@@ -127,6 +127,10 @@ class BytesArray(BinaryArray):
     oid = 1001  # bytea[]; as text each byte would be two
 
 
+class PlaceArray(BinaryArray):
+    oid = 1010  # tid[]
+
+
 class _AsItIs(Dumper):
     format = Format.BINARY
 
@@ -142,10 +146,15 @@ class _BytesDumper(_AsItIs):
     oid = BytesArray.oid
 
 
+class _PlaceDumper(_AsItIs):
+    oid = PlaceArray.oid
+
+
 def take_arrays(connection: Connection[Any]) -> None:
     """Lets psycopg send such arrays as they are."""
     connection.adapters.register_dumper(TimeArray, _TimeDumper)
     connection.adapters.register_dumper(BytesArray, _BytesDumper)
+    connection.adapters.register_dumper(PlaceArray, _PlaceDumper)
 
 
 def time_array(values: Sequence[datetime | None]) -> TimeArray:
@@ -169,6 +178,15 @@ def bytes_array(values: Sequence[bytes | None]) -> BytesArray:
     return BytesArray(b"".join(parts))
 
 
+def place_array(values: Sequence[bytes]) -> PlaceArray:
+    """The same for places of rows, which are bytes as PostgreSQL sent them."""
+    if not values:
+        return PlaceArray(_EMPTY(0, 0, _TID))
+    return PlaceArray(_HEADER(1, 0, _TID, len(values), 1) + _SIX + _SIX.join(values))
+
+
+_TID: Final = 27
+_SIX: Final = b"\0\0\0\6"
 _TIMESTAMPTZ: Final = 1184
 _BYTEA: Final = 17
 _HEADER: Final = Struct(">5i").pack

@@ -3,10 +3,16 @@
 -- to name each of them would cost more than to find the few cases where one is missing.
 WITH item AS (
   SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:results AS bytea[]),
-                       CAST(:starts AS timestamptz[])) AS item (id, token, item_result, item_start)
+                       CAST(:starts AS timestamptz[])
+                       -- ?placed  , CAST(:places AS tid[])
+                       ) AS item (id, token, item_result, item_start
+                       -- ?placed  , place
+                       )
 ), gone AS (
   DELETE FROM th_jobs j USING item
-  WHERE j.id = item.id AND j.lease_token = item.token AND j.lease_expires_at > :now
+  WHERE j.id = item.id
+  -- ?placed  AND j.ctid = item.place
+  AND j.lease_token = item.token AND j.lease_expires_at > :now
   RETURNING j.id, j.type, j.queue, j.tenant_id, j.priority, j.attempts, j.deliveries, j.lease_token, j.lease_owner,
             j.due_at, j.claimed_at, COALESCE(item.item_start, j.started_at, j.claimed_at) AS started_at, j.payload,
             j.meta, j.run_at, j.expires_at, j.timeout_nanos, j.max_attempts, j.forgiven, j.last_error, j.failed_at,

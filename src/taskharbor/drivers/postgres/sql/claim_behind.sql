@@ -13,10 +13,10 @@ WITH picked AS MATERIALIZED (
   FOR UPDATE SKIP LOCKED
 )
 UPDATE th_jobs j
-SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || j.id, 'UTF8')), 'hex'), 32),
+SET status = 'inflight', lease_token = encode(substring(sha256(convert_to(:secret || j.id, 'UTF8')) FOR 16), 'hex'),
     lease_owner = :owner, lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now, due_at = COALESCE(j.due_was, j.due_at), due_was = NULL
 WHERE j.ctid = ANY (ARRAY(SELECT place FROM picked))
 RETURNING j.id, j.type, j.queue, j.tenant_id, j.payload, j.meta, j.priority, j.run_at, j.due_at, j.expires_at,
           j.timeout_nanos, j.max_attempts, j.attempts, j.deliveries, j.forgiven, j.last_error, j.failed_at,
-          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at;
+          j.lease_token, j.idempotency_key, j.dedupe_scope, j.created_at, j.ctid;

@@ -4,7 +4,7 @@
 -- With those for one limit on what runs of each key or tenant it needs nothing but the lock of desks: it notes what it
 -- leases, and yields nothing if one of them would have to wait, if another limit holds, or if a bench is to be looked at.
 WITH RECURSIVE level AS (
-  (SELECT priority FROM th_jobs
+  (SELECT priority, due_at, id FROM th_jobs
    WHERE status = 'ready' AND queue = :queue
      AND NOT EXISTS (SELECT FROM th_queues q WHERE q.name IN (:queue, chr(1) || 'moving') AND q.paused)
      AND NOT (CAST(:sweep_first AS boolean) AND (
@@ -19,20 +19,22 @@ WITH RECURSIVE level AS (
      -- ?counted  AND (SELECT b.bucket FROM th_buckets b
      -- ?counted       WHERE b.wake_at <= :now AND (b.scope <> 'queue' OR b.name = :queue)
      -- ?counted       ORDER BY b.wake_at LIMIT 1) IS NULL
-   ORDER BY priority DESC LIMIT 1)
+   ORDER BY priority DESC, due_at, id LIMIT 1)
   UNION ALL
-  SELECT (SELECT j.priority FROM th_jobs j
-          WHERE j.status = 'ready' AND j.queue = :queue AND j.priority < level.priority
-          ORDER BY j.priority DESC LIMIT 1)
-  FROM level WHERE level.priority IS NOT NULL
+  SELECT next.priority, next.due_at, next.id FROM level CROSS JOIN LATERAL (
+    SELECT j.priority, j.due_at, j.id FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = :queue AND j.priority < level.priority
+    ORDER BY j.priority DESC, j.due_at, j.id LIMIT 1
+  ) next
 ), picked AS MATERIALIZED (
   SELECT due.*, level.priority,
-         left(encode(sha256(convert_to(:secret || due.id, 'UTF8')), 'hex'), 32) AS token
+         encode(substring(sha256(convert_to(:secret || due.id, 'UTF8')) FOR 16), 'hex') AS token
   FROM level CROSS JOIN LATERAL (
     SELECT j.ctid AS place, j.id, j.due_at AS position, j.progress, j.updated_at
     -- ?counted  , j.type, j.tenant_id, j.meta
     FROM th_jobs j
-    WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority AND j.due_at <= :now
+    WHERE j.status = 'ready' AND j.queue = :queue AND j.priority = level.priority
+      AND (j.due_at, j.id) >= (level.due_at, level.id) AND j.due_at <= :now
       AND (j.expires_at IS NULL OR j.expires_at > :now)
       AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
       -- ?tenant  AND j.tenant_id = :tenant

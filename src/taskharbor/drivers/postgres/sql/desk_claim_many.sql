@@ -11,35 +11,39 @@ WITH RECURSIVE stale AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM th_queues q WHERE q.name IN (u.name, chr(1) || 'moving') AND q.paused)
     AND NOT COALESCE((SELECT found FROM stale), FALSE)
 ), level AS (
-  SELECT o.name, (SELECT j.priority FROM th_jobs j
-                  WHERE j.status = 'ready' AND j.queue = o.name ORDER BY j.priority DESC LIMIT 1) AS priority
-  FROM open_queue o
+  SELECT o.name, head.priority, head.due_at, head.id FROM open_queue o CROSS JOIN LATERAL (
+    SELECT j.priority, j.due_at, j.id FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = o.name
+    ORDER BY j.priority DESC, j.due_at, j.id LIMIT 1
+  ) head
   UNION ALL
-  SELECT level.name, (SELECT j.priority FROM th_jobs j
-                      WHERE j.status = 'ready' AND j.queue = level.name AND j.priority < level.priority
-                      ORDER BY j.priority DESC LIMIT 1)
-  FROM level WHERE level.priority IS NOT NULL
-), ranked AS (
-  SELECT level.name, level.priority FROM level WHERE level.priority IS NOT NULL
+  SELECT level.name, next.priority, next.due_at, next.id FROM level CROSS JOIN LATERAL (
+    SELECT j.priority, j.due_at, j.id FROM th_jobs j
+    WHERE j.status = 'ready' AND j.queue = level.name AND j.priority < level.priority
+    ORDER BY j.priority DESC, j.due_at, j.id LIMIT 1
+  ) next
 ), share AS MATERIALIZED (
-  SELECT first.name, first.priority, count(*) AS wanted FROM (
-    SELECT r.name, r.priority, due.due_at, due.id FROM ranked r CROSS JOIN LATERAL (
+  SELECT first.name, first.priority, first.head_due_at, first.head_id, count(*) AS wanted FROM (
+    SELECT level.name, level.priority, level.due_at AS head_due_at, level.id AS head_id, due.due_at, due.id
+    FROM level CROSS JOIN LATERAL (
       SELECT j.due_at, j.id FROM th_jobs j
-      WHERE j.status = 'ready' AND j.queue = r.name AND j.priority = r.priority AND j.due_at <= :now
+      WHERE j.status = 'ready' AND j.queue = level.name AND j.priority = level.priority
+        AND (j.due_at, j.id) >= (level.due_at, level.id) AND j.due_at <= :now
         AND (j.expires_at IS NULL OR j.expires_at > :now)
         AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
         -- ?tenant  AND j.tenant_id = :tenant
       ORDER BY j.due_at, j.id
       LIMIT :limit
     ) due
-    ORDER BY r.priority DESC, due.due_at, due.id
+    ORDER BY level.priority DESC, due.due_at, due.id
     LIMIT :limit
   ) first
-  GROUP BY first.name, first.priority
+  GROUP BY first.name, first.priority, first.head_due_at, first.head_id
 ), picked AS MATERIALIZED (
   SELECT due.place, due.position, due.progress, due.updated_at FROM share CROSS JOIN LATERAL (
     SELECT j.ctid AS place, j.due_at AS position, j.progress, j.updated_at FROM th_jobs j
-    WHERE j.status = 'ready' AND j.queue = share.name AND j.priority = share.priority AND j.due_at <= :now
+    WHERE j.status = 'ready' AND j.queue = share.name AND j.priority = share.priority
+      AND (j.due_at, j.id) >= (share.head_due_at, share.head_id) AND j.due_at <= :now
       AND (j.expires_at IS NULL OR j.expires_at > :now)
       AND (CAST(:types AS text[]) IS NULL OR j.type = ANY (CAST(:types AS text[])))
       -- ?tenant  AND j.tenant_id = :tenant
@@ -49,7 +53,7 @@ WITH RECURSIVE stale AS MATERIALIZED (
   ) due
 )
 UPDATE th_jobs j
-SET status = 'inflight', lease_token = left(encode(sha256(convert_to(:secret || j.id, 'UTF8')), 'hex'), 32),
+SET status = 'inflight', lease_token = encode(substring(sha256(convert_to(:secret || j.id, 'UTF8')) FOR 16), 'hex'),
     lease_owner = :owner, lease_expires_at = :until, deliveries = j.deliveries + 1, claimed_at = :now, started_at = NULL,
     progress = NULL, updated_at = :now, due_at = COALESCE(j.due_was, j.due_at), due_was = NULL
 FROM picked WHERE j.ctid = picked.place
