@@ -70,6 +70,16 @@ def test_an_error_of_the_server_is_the_one_that_a_cursor_raises_and_the_next_sta
     assert short.count(insert, [2]) == 1
 
 
+def test_a_statement_whose_commit_fails_has_failed(connection: Connection[tuple[object, ...]]) -> None:
+    connection.execute("CREATE TABLE twins (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    connection.execute("INSERT INTO twins VALUES (1)")
+    short = Shortcut(connection)
+    for statement in (short.count, short.rows):
+        with pytest.raises(errors.UniqueViolation):
+            statement(b"INSERT INTO twins VALUES ($1) RETURNING a", [1])
+    assert short.rows(b"SELECT count(*) FROM twins", []) == [(1,)]
+
+
 def test_a_connection_that_the_server_has_ended_is_told_from_a_statement_that_failed(
     connection: Connection[tuple[object, ...]],
     url: str,  # noqa: F811

@@ -79,7 +79,9 @@ class Shortcut:
 
     def _answer(self) -> PGresult:
         """What the server says to what was sent last."""
-        result: PGresult = self._connection.wait(execute(self._connection.pgconn))[0]
-        if result.status not in _DONE:
-            raise errors.error_from_result(result, self._connection.info.encoding)
-        return result
+        results: list[PGresult] = self._connection.wait(execute(self._connection.pgconn))
+        for result in results:
+            # Behind what the statement returned comes the failure of its commit, if that failed.
+            if result.status not in _DONE:
+                raise errors.error_from_result(result, self._connection.info.encoding)
+        return results[0]
