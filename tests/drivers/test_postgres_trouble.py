@@ -160,3 +160,16 @@ def test_a_driver_goes_on_by_itself_soon_after_its_server_came_back() -> None:
                 except StoreUnavailable:
                     assert time.monotonic() - came_back < 5
             assert leased.job.id == waiting
+
+
+def test_an_interrupt_is_not_taken_for_a_server_that_is_gone(url: str) -> None:
+    def interrupted(connection: Any) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise psycopg.OperationalError("cannot exit pipeline mode while busy")  # as psycopg does then
+
+    with open_driver(url) as driver:
+        with pytest.raises(KeyboardInterrupt):
+            driver._session.transact(interrupted)  # type: ignore[attr-defined]
+        assert driver.counts()["ready"] == 0

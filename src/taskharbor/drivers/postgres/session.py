@@ -133,6 +133,8 @@ class Session:
                 finally:
                     self._give_back(pool, connection)
             except psycopg.Error as error:
+                if isinstance(error.__context__, KeyboardInterrupt):  # psycopg could not tidy up behind it
+                    raise error.__context__ from None
                 tries -= 1
                 if connection is None and isinstance(error, PoolClosed) and not self._closed:
                     if tries:
