@@ -57,6 +57,9 @@ class Connections:
     """Opens connections when they are first needed, and again after a fork, in both processes.
 
     `check` refuses a file that does not fit, on every connection; `prepare` readies the one that writes.
+
+    Ctrl-C may take a thread out of `reading` or `writing` before it has the connection, and the traceback keeps what it
+    left open, with its lock. So the locks let the same thread in again, who then finds a connection in a transaction.
     """
 
     def __init__(self, path: str, settings: Settings, *, check: Hook, prepare: Hook) -> None:
@@ -70,8 +73,8 @@ class Connections:
 
     def _begin_afresh(self) -> None:
         self._pid = os.getpid()
-        self._write_lock = threading.Lock()
-        self._read_lock = threading.Lock()
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
@@ -95,7 +98,7 @@ class Connections:
         self._notice_fork()
         with self._write_lock, translated(self.path):
             self._refuse_when_closed()
-            if self._writer is None:
+            if self._writer is None or _was_left(self._writer):
                 self._writer = self._open_writer()
             connection = self._writer
             try:
@@ -103,7 +106,8 @@ class Connections:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException as error:
-                self._give_up(connection, error)
+                if connection is self._writer:
+                    self._give_up(connection, error)
                 raise
 
     def _open_writer(self) -> sqlite3.Connection:
@@ -133,7 +137,7 @@ class Connections:
         self._notice_fork()
         with self._read_lock, translated(self.path):
             self._refuse_when_closed()
-            if self._reader is None:
+            if self._reader is None or _was_left(self._reader):
                 self._reader = self._open_checked()
                 self._reader.execute("PRAGMA query_only = ON")
             connection = self._reader
@@ -146,7 +150,7 @@ class Connections:
                     self._reader = None
                 raise
             finally:
-                if self._reader is not None and connection.in_transaction:
+                if connection is self._reader and connection.in_transaction:
                     connection.execute("COMMIT")
 
     def open(self, mode: str) -> sqlite3.Connection:
@@ -207,3 +211,11 @@ class Connections:
             if connection is not None:
                 connection.close()
         self._reader = self._writer = None
+
+
+def _was_left(connection: sqlite3.Connection) -> bool:
+    """Whether a thread was taken out of a transaction, which is undone now, with its connection."""
+    if connection.in_transaction:
+        connection.close()
+        return True
+    return False

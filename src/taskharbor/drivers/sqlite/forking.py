@@ -39,7 +39,7 @@ def guard(who: Guarded) -> None:
     _guarded.add(who)
 
 
-def take(locks: Sequence[threading.Lock], deadline: float) -> bool:
+def take(locks: Sequence[threading.Lock | threading.RLock], deadline: float) -> bool:
     """All of the locks, or none when the time is up."""
     for number, lock in enumerate(locks):
         if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
