@@ -87,6 +87,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let go at the end: extension modules complain of what nobody has collected."""
+    gc.unfreeze()
+
+
 def pytest_report_header() -> str:
     return f"seed: {os.environ[SEED_NAME]} (set {SEED_NAME} to it to run the same again)"
 
