@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -283,3 +284,39 @@ def test_an_exit_thrown_into_a_claimer_leaves_its_queue_served(harbor: Harbor, s
         assert job.status == "dlq"
     assert any("claim" in name for name in ran)
     assert all(thread.is_alive() for thread in worker._claimers[0]._turns._threads)
+
+
+class Late(BaseException):
+    """Thrown into a thread when what it was meant for has ended."""
+
+
+def test_an_exception_that_comes_too_late_leaves_both_claimers_alive(harbor: Harbor, start: Start) -> None:
+    door = threading.Event()
+    ran: list[threading.Thread] = []
+
+    @harbor.task
+    def quick() -> None:
+        ran.append(threading.current_thread())
+
+    @harbor.task
+    def long() -> None:
+        ran.append(threading.current_thread())
+        pause(door)
+
+    worker = start({"default": 2}, poll_interval_s=0.05)
+    claimer = worker._claimers[0]
+
+    until(lambda: claimer.dry)
+    finished(harbor, quick.enqueue())  # there has to be a second thread first
+    until(lambda: claimer.dry and not claimer._turns.at_work)
+    finished(harbor, quick.enqueue())
+    struck = ran[-1]
+    assert "claim" in struck.name
+    until(lambda: claimer.dry and not claimer._turns.at_work)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(struck.ident or 0), ctypes.py_object(Late))
+    waits = long.enqueue()  # the other one leaves with it, and the one that was struck is to serve
+    until(lambda: ran[-1] is not struck)
+    finished(harbor, *(quick.enqueue() for _ in range(3)))
+    assert all(thread.is_alive() for thread in claimer._turns._threads)
+    door.set()
+    finished(harbor, waits)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+
+log = logging.getLogger("taskharbor.worker")
 
 
 class Turns:
@@ -47,10 +50,18 @@ class Turns:
 
     def _loop(self) -> None:
         while not self.over.is_set():
-            with self._baton:
-                self.at_work = leaves = self._serve()
-            if leaves:
-                self._work()
-                self.at_work = False
-            else:
-                self.over.set()
+            try:
+                self._turn()
+            except BaseException as error:  # thrown in from outside, and late: its handler has ended
+                log.warning("%s was interrupted and goes on (%s)", self._name, type(error).__name__)
+
+    def _turn(self) -> None:
+        with self._baton:
+            self.at_work = leaves = self._serve()
+        if not leaves:
+            self.over.set()
+            return
+        try:
+            self._work()
+        finally:
+            self.at_work = False
