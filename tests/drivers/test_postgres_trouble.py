@@ -173,3 +173,16 @@ def test_an_interrupt_is_not_taken_for_a_server_that_is_gone(url: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             driver._session.transact(interrupted)  # type: ignore[attr-defined]
         assert driver.counts()["ready"] == 0
+
+
+def test_an_error_behind_an_interrupt_of_the_callers_is_reported_as_what_it_is(url: str) -> None:
+    def failing(connection: psycopg.Connection[object]) -> None:
+        raise psycopg.OperationalError("gone")
+
+    with open_driver(url) as driver:
+        with pytest.raises(KeyboardInterrupt):
+            try:
+                raise KeyboardInterrupt
+            finally:
+                with pytest.raises(StoreUnavailable):
+                    driver._session.transact(failing)  # type: ignore[attr-defined]
