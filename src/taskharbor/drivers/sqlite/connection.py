@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Final
 
 from taskharbor.core.errors import DriverClosed, InvalidURL, StoreReadOnly
 from taskharbor.drivers.sqlite import forking
+from taskharbor.drivers.sqlite.door import Door
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
 
 Hook = Callable[[sqlite3.Connection], None]
@@ -59,7 +59,7 @@ class Connections:
     `check` refuses a file that does not fit, on every connection; `prepare` readies the one that writes.
 
     Ctrl-C may take a thread out of `reading` or `writing` before it has the connection, and the traceback keeps what it
-    left open, with its lock. So the locks let the same thread in again, who then finds a connection in a transaction.
+    left open, with its lock. The doors let the same thread in again, which then finds a connection in a transaction.
     """
 
     def __init__(self, path: str, settings: Settings, *, check: Hook, prepare: Hook) -> None:
@@ -73,8 +73,8 @@ class Connections:
 
     def _begin_afresh(self) -> None:
         self._pid = os.getpid()
-        self._write_lock = threading.RLock()
-        self._read_lock = threading.RLock()
+        self._to_write = Door()
+        self._to_read = Door()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
@@ -82,7 +82,7 @@ class Connections:
     def alone(self, mode: str) -> Iterator[sqlite3.Connection]:
         """A connection of its own while nobody writes: for migrations."""
         self._notice_fork()
-        with self._write_lock:
+        with self._to_write.entered():
             connection = self.open(mode)
             try:
                 yield connection
@@ -96,9 +96,12 @@ class Connections:
         A transaction that began with a read could not always be turned into a write later on.
         """
         self._notice_fork()
-        with self._write_lock, translated(self.path):
+        with self._to_write.entered(), translated(self.path):
             self._refuse_when_closed()
-            if self._writer is None or _was_left(self._writer):
+            if self._writer is not None and self._writer.in_transaction:  # left by an interrupt
+                left, self._writer = self._writer, None
+                left.close()
+            if self._writer is None:
                 self._writer = self._open_writer()
             connection = self._writer
             try:
@@ -121,6 +124,11 @@ class Connections:
             raise
         return connection
 
+    def _open_reader(self) -> sqlite3.Connection:
+        connection = self._open_checked()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
     def _give_up(self, connection: sqlite3.Connection, error: BaseException) -> None:
         try:
             if connection.in_transaction:
@@ -135,11 +143,13 @@ class Connections:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot: what is read inside belongs together."""
         self._notice_fork()
-        with self._read_lock, translated(self.path):
+        with self._to_read.entered(), translated(self.path):
             self._refuse_when_closed()
-            if self._reader is None or _was_left(self._reader):
-                self._reader = self._open_checked()
-                self._reader.execute("PRAGMA query_only = ON")
+            if self._reader is not None and self._reader.in_transaction:  # left by an interrupt
+                left, self._reader = self._reader, None
+                left.close()
+            if self._reader is None:
+                self._reader = self._open_reader()
             connection = self._reader
             try:
                 connection.execute("BEGIN")
@@ -181,15 +191,15 @@ class Connections:
         return connection
 
     def before_fork(self, deadline: float) -> bool:
-        if not forking.take((self._write_lock, self._read_lock), deadline):
+        if not forking.take((self._to_write, self._to_read), deadline):
             return False
         self._close_both()
         return True
 
     def after_fork(self) -> None:
         self._pid = os.getpid()
-        self._read_lock.release()
-        self._write_lock.release()
+        self._to_read.release()
+        self._to_write.release()
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
@@ -202,7 +212,7 @@ class Connections:
 
     def close(self) -> None:
         self._notice_fork()
-        with self._write_lock, self._read_lock:
+        with self._to_write.entered(), self._to_read.entered():
             self._closed = True
             self._close_both()
 
@@ -211,11 +221,3 @@ class Connections:
             if connection is not None:
                 connection.close()
         self._reader = self._writer = None
-
-
-def _was_left(connection: sqlite3.Connection) -> bool:
-    """Whether a thread was taken out of a transaction, which is undone now, with its connection."""
-    if connection.in_transaction:
-        connection.close()
-        return True
-    return False

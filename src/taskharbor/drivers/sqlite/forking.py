@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -21,6 +20,12 @@ PATIENCE_S: Final = 30.0
 """How long a fork waits for transactions of other threads, at most."""
 
 _log: Final = logging.getLogger("taskharbor.sqlite")
+
+
+class Lock(Protocol):
+    def acquire(self, *, timeout: float) -> bool: ...
+
+    def release(self) -> None: ...
 
 
 class Guarded(Protocol):
@@ -39,7 +44,7 @@ def guard(who: Guarded) -> None:
     _guarded.add(who)
 
 
-def take(locks: Sequence[threading.Lock | threading.RLock], deadline: float) -> bool:
+def take(locks: Sequence[Lock], deadline: float) -> bool:
     """All of the locks, or none when the time is up."""
     for number, lock in enumerate(locks):
         if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
