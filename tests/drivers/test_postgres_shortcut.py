@@ -100,3 +100,22 @@ def test_without_prepared_statements_nothing_is_left_on_the_server(
     short = Shortcut(connection)
     assert short.rows(b"SELECT $1::int + 1", [1]) == [(2,)]
     assert short.rows(b"SELECT count(*) FROM pg_prepared_statements", []) == [(0,)]
+
+
+def test_statements_that_psycopg_has_dropped_make_room_for_others(
+    connection: Connection[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortcut, "MOST", 3)
+    short = Shortcut(connection)
+    for number in range(3):
+        short.rows(b"SELECT %d" % number, [])
+    with connection.transaction(force_rollback=True):
+        connection.execute("SELECT 1")
+    for number in range(10, 20):
+        assert short.rows(b"SELECT %d" % number, []) == [(number,)]
+
+
+def test_a_plan_for_once_leaves_no_statement_behind(connection: Connection[tuple[object, ...]]) -> None:
+    short = Shortcut(connection)
+    assert short.rows(b"SELECT $1::int", [5], kept=False) == [(5,)]
+    assert connection.execute(KEPT).fetchone() == (0,)

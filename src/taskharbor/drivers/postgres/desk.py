@@ -17,7 +17,7 @@ from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
 from taskharbor.drivers.postgres.queueing import POSITION, Queueing, claim_params, leased_from_desk
 from taskharbor.drivers.postgres.rows import job_from_row, text_array, time_array
-from taskharbor.drivers.postgres.session import Call, Row, Session, keep_to_indexes
+from taskharbor.drivers.postgres.session import Anew, Call, Row, Session, keep_to_indexes
 from taskharbor.drivers.sqldesk import (
     Columns,
     Place,
@@ -35,6 +35,8 @@ _TIMES: Final = frozenset({"untils", "positions", "updates", "wakes", "counted",
 _TEXTS: Final = frozenset(
     {"ids", "buckets", "tokens", "scopes", "names", "pers", "tenants", "parts", "states", "workflow_ids"}
 )
+_SETS: Final = {name: Anew(name) for name in ("flow_mark", "flow_count_down", "flow_count_up", "flow_save")}
+"""They join tables with what may be a thousand values."""
 
 
 class PostgresDesk(SqlDesk):
@@ -64,7 +66,7 @@ class PostgresDesk(SqlDesk):
         return self._send((statement, _params(values, columns)))[0]
 
     def _run(self, statement: str, values: Values, columns: Columns | None = None) -> None:
-        self._waiting.append((statement, _params(values, columns)))
+        self._waiting.append((_SETS.get(statement, statement), _params(values, columns)))
 
     def insert_jobs(self, batch: Batch, *, fenced: bool = False) -> None:
         self.flush()

@@ -21,7 +21,7 @@ from taskharbor.drivers.lapsing import say_crash_loops
 from taskharbor.drivers.postgres.frontier import Frontier, Point
 from taskharbor.drivers.postgres.rows import attempt_from_row, job_from_row, leased_from_rows, names_array
 from taskharbor.drivers.postgres.session import Row, Session
-from taskharbor.drivers.postgres.settling import Batch, Places, batches_of, has_repeats
+from taskharbor.drivers.postgres.settling import Batch, Places, batches_of, by_ids, has_repeats
 from taskharbor.drivers.rows import fact_params, job_params, progress_to_text
 from taskharbor.drivers.sqlfiles import with_lines
 
@@ -256,7 +256,7 @@ class Queueing:
             "progresses": [progress_to_text(item.progress) for item in extensions],
             "now": now,
         }
-        rows = self._session.run("extend", params)
+        rows = self._session.run(by_ids("extend", len(extensions)), params)
         leases = {(id, token): Lease(token, until, owner or "", asked) for id, token, until, owner, asked in rows}
         for number, item in numbered:
             yield number, leases.get((item.id, item.token)) or self._refusal(item, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,13 @@ T = TypeVar("T")
 OLDEST_SERVER: Final = 140_000
 TRIES: Final = 5
 _KEEP_ALIVE: Final = {"keepalives_idle": "20", "keepalives_interval": "5", "keepalives_count": "3"}
+
+
+class Anew(str):
+    """The name of a statement that is planned each time it runs, for what its tables hold by then. A plan that was made
+    while they were empty, and is kept, may walk over all of an index for each of a thousand values."""
+
+    __slots__ = ()
 
 
 class _Numbered(dict[str, tuple[bytes, tuple[str, ...]]]):
@@ -87,7 +95,8 @@ class Session:
     def run(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         """One statement, one transaction, one round trip."""
         sql, values = self._written(name, params)
-        return self.transact(lambda connection: connection.shortcut.rows(sql, values))
+        kept = not isinstance(name, Anew)
+        return self.transact(lambda connection: connection.shortcut.rows(sql, values, kept=kept))
 
     def count(self, name: str, params: Mapping[str, Any]) -> int:
         """`run` for a statement that returns no rows: how many it has changed."""
@@ -120,6 +129,7 @@ class Session:
         """Run `work` on a connection, again if PostgreSQL broke a deadlock at its expense. Whoever waits for a
         connection while somebody else drops the pool waits for one of the next pool."""
         tries = TRIES
+        interrupted = sys.exception()  # the caller may be tidying up behind an interrupt: that one is not ours
         while True:
             pool = connection = None
             try:
@@ -133,8 +143,9 @@ class Session:
                 finally:
                     self._give_back(pool, connection)
             except psycopg.Error as error:
-                if isinstance(error.__context__, KeyboardInterrupt):  # psycopg could not tidy up behind it
-                    raise error.__context__ from None
+                behind = error.__context__
+                if isinstance(behind, KeyboardInterrupt) and behind is not interrupted:  # psycopg could not tidy up
+                    raise behind from None
                 tries -= 1
                 if connection is None and isinstance(error, PoolClosed) and not self._closed:
                     if tries:
@@ -190,7 +201,7 @@ class Session:
     def _start(self, connection: Connection[Row], name: str, params: Mapping[str, Any]) -> RawCursor[Row]:
         sql, values = self._written(name, params)
         cursor = RawCursor(connection)
-        return cursor.execute(sql, values, binary=True)
+        return cursor.execute(sql, values, binary=True, prepare=False if isinstance(name, Anew) else None)
 
     def _written(self, name: str, params: Mapping[str, Any]) -> tuple[bytes, list[Any]]:
         """The statement as the server takes it, and its values in order."""

@@ -9,13 +9,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from taskharbor.core.model import Extension, Settle, Settlement, Status
 from taskharbor.drivers.postgres.rows import bytes_array, place_array, text_array, time_array
-from taskharbor.drivers.postgres.session import Call, Row
+from taskharbor.drivers.postgres.session import Anew, Call, Row
 
 T = TypeVar("T", Settlement, Extension)
 
 LARGEST_RESULTS: Final = 64 * 1024 * 1024
 """Bytes of results in one statement. A message of 1 GiB ends the connection."""
 MOST_PLACES: Final = 50_000
+MANY: Final = 50
+"""Jobs in one statement that finds them by their ids, from which on its plan is worth the time that making it takes."""
 BACK: Final = {Settle.RETRY: "retried", Settle.SNOOZE: "snoozed", Settle.RELEASE: "released"}
 _ID: Final = itemgetter(0)
 _PLACE: Final = itemgetter(-1)
@@ -31,7 +33,7 @@ class Batch(NamedTuple):
 
     @property
     def call(self) -> Call:
-        return self.name, self.params
+        return self.name if "places" in self.params else by_ids(self.name, len(self.items)), self.params
 
 
 class Places:
@@ -57,6 +59,11 @@ class Places:
         """Their rows have moved."""
         for id in ids:
             self._known.pop(id, None)
+
+
+def by_ids(name: str, count: int) -> str:
+    """The statement that finds so many jobs by their ids."""
+    return Anew(name) if count >= MANY else name
 
 
 def batches_of(settlements: Sequence[Settlement], places: Places, now: datetime) -> list[Batch]:
@@ -117,7 +124,7 @@ def _acks_in_parts(acks: Sequence[Settlement], places: Sequence[bytes] | None, n
             continue
         params = {**_keys(part, now), "results": bytes_array([item.result for item in part])}
         if places is None:
-            batches.append(Batch("ack", part, params, Status.DONE))
+            batches.append(Batch("ack+by_id", part, params, Status.DONE))
         else:
             params["places"] = place_array(places[first:end])
             batches.append(Batch("ack+placed", part, params, Status.DONE))

@@ -5,6 +5,7 @@ is always the same here."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from psycopg import Connection, errors
@@ -32,8 +33,9 @@ class Shortcut:
         self._names: dict[_Key, bytes] = {}
         self._made = 0
 
-    def rows(self, sql: bytes, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        result = self._run(sql, values)
+    def rows(self, sql: bytes, values: Sequence[Any], *, kept: bool = True) -> list[tuple[Any, ...]]:
+        """What the statement returns. Its plan is kept, or made for this once."""
+        result = self._run(sql, values, kept=kept)
         if not result.nfields:
             return []
         transformer = self._transformer
@@ -45,13 +47,13 @@ class Shortcut:
 
     def count(self, sql: bytes, values: Sequence[Any]) -> int:
         """How many rows the statement has changed."""
-        return self._run(sql, values).command_tuples or 0
+        return self._run(sql, values, kept=True).command_tuples or 0
 
-    def _run(self, sql: bytes, values: Sequence[Any]) -> PGresult:
+    def _run(self, sql: bytes, values: Sequence[Any], *, kept: bool) -> PGresult:
         transformer, pgconn = self._transformer, self._connection.pgconn
         given = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
         types, formats = transformer.types or (), transformer.formats
-        if not self._prepares:
+        if not (kept and self._prepares):
             pgconn.send_query_params(sql, given, types, formats, Format.BINARY)
             return self._answer()
         key = sql, types
@@ -60,22 +62,25 @@ class Shortcut:
             pgconn.send_query_prepared(name, given, formats, Format.BINARY)
             return self._answer()
         except _STALE:
-            del self._names[key]
+            self._drop(key)
             pgconn.send_query_prepared(self._prepare(key), given, formats, Format.BINARY)
             return self._answer()
 
     def _prepare(self, key: _Key) -> bytes:
         pgconn = self._connection.pgconn
         if len(self._names) >= MOST:
-            oldest = next(iter(self._names))
-            pgconn.send_query(b"DEALLOCATE " + self._names.pop(oldest))
-            self._answer()
+            self._drop(next(iter(self._names)))
         name = b"th_%d" % self._made
         self._made += 1
         pgconn.send_prepare(name, *key)
         self._answer()
         self._names[key] = name
         return name
+
+    def _drop(self, key: _Key) -> None:
+        self._connection.pgconn.send_query(b"DEALLOCATE " + self._names.pop(key))
+        with suppress(errors.InvalidSqlStatementName):  # psycopg has dropped it, with all the others
+            self._answer()
 
     def _answer(self) -> PGresult:
         """What the server says to what was sent last."""

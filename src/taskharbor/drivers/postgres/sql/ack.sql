@@ -1,6 +1,7 @@
 -- Jobs that succeeded leave the live table for history. Only the holder of a valid lease gets that far:
 -- no job but an inflight one has a token. One row of nulls says that all of them did, as they mostly do:
 -- to name each of them would cost more than to find the few cases where one is missing.
+-- Nothing is compared with `=` but what is to be looked for, so that no plan can look for anything else.
 WITH item AS (
   SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:tokens AS text[]), CAST(:results AS bytea[]),
                        CAST(:starts AS timestamptz[])
@@ -10,9 +11,10 @@ WITH item AS (
                        )
 ), gone AS (
   DELETE FROM th_jobs j USING item
-  WHERE j.id = item.id
-  -- ?placed  AND j.ctid = item.place
-  AND j.lease_token = item.token AND j.lease_expires_at > :now
+  WHERE
+  -- ?placed  j.ctid = item.place AND j.id IS NOT DISTINCT FROM item.id AND
+  -- ?by_id  j.id = item.id AND
+  j.lease_token IS NOT DISTINCT FROM item.token AND j.lease_expires_at > :now
   RETURNING j.id, j.type, j.queue, j.tenant_id, j.priority, j.attempts, j.deliveries, j.lease_token, j.lease_owner,
             j.due_at, j.claimed_at, COALESCE(item.item_start, j.started_at, j.claimed_at) AS started_at, j.payload,
             j.meta, j.run_at, j.expires_at, j.timeout_nanos, j.max_attempts, j.forgiven, j.last_error, j.failed_at,
