@@ -113,7 +113,7 @@ class FlowCalls(FlowReturns):
             self._at_flow_desk(begin)
         if large and self._store_rest(id, batch, steps, edges):
             self._go_on([id], moment)
-        if not self._rules().flows:  # it is the first one, as far as this driver knows
+        if not self._rules_kept.flows:  # it is the first one, as far as this driver knows
             self.forget_rules()
         return id
 
