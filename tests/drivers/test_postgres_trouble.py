@@ -179,10 +179,9 @@ def test_an_error_behind_an_interrupt_of_the_callers_is_reported_as_what_it_is(u
     def failing(connection: psycopg.Connection[object]) -> None:
         raise psycopg.OperationalError("gone")
 
-    with open_driver(url) as driver:
-        with pytest.raises(KeyboardInterrupt):
-            try:
-                raise KeyboardInterrupt
-            finally:
-                with pytest.raises(StoreUnavailable):
-                    driver._session.transact(failing)  # type: ignore[attr-defined]
+    with open_driver(url) as driver, pytest.raises(KeyboardInterrupt):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            with pytest.raises(StoreUnavailable):
+                driver._session.transact(failing)  # type: ignore[attr-defined]

@@ -63,6 +63,7 @@ class FlowCalls(FlowReturns):
     """The part of the contract about workflows, over the operations of a store."""
 
     limits: Limits
+    _rules_kept: Rules
 
     @abstractmethod
     def _check_open(self) -> None: ...
