@@ -78,6 +78,7 @@ def main() -> int:
         f"Beside plain SQL, ours is the driver; beside peers it is {ours.WORK_IS}.",
         "Just filled: the drain follows the load at once.",
         "Analyzed: VACUUM ANALYZE and CHECKPOINT come between, as autovacuum does; beside plain SQL it is always so.",
+        "Goals beside peers are for the first of the two, because the design has measured the peers so.",
     ]
 
     def chosen(name: str) -> bool:

@@ -8,12 +8,15 @@ import statistics
 from bench import ours
 from bench.harness import Result, Turns, rate, say
 from bench.peers import PgQueuer
-from bench.stores import Goal, Scale, Store, fresh, one_peer, plain
+from bench.stores import SETTLED, Goal, Scale, Store, fresh, one_peer, plain
 
 SAME_FACTS = "plain SQL, same facts"
 MINIMAL = "plain SQL, minimal table: keeps no lease"
 # What the design asks for beside each peer.
 BULK_GOALS = {"graphile-worker": Goal("P2", 2.5), "PGQueuer": Goal("P2", 2.5), "Huey": Goal("P8", 10)}
+# What the design says of the peers (graphile-worker: 20,800 jobs a second, 25,700 with two processes) they reach when
+# the drain follows the load at once, so its goals are for that. Once its tables have been analyzed graphile-worker is
+# two to three times as fast: that is shown, too.
 DRAIN_GOALS = {"graphile-worker": Goal("P3", 1.3), "PGQueuer": Goal("P3", 3), "Huey": Goal("P8", 8)}
 LATENCY_GOALS = {"graphile-worker": 0.8}
 
@@ -79,7 +82,8 @@ def _drain_results(store: Store, drain: Turns) -> list[Result]:
     for state in store.states:
         for peer in (*store.peers, *store.absent):
             asked, mine, theirs = DRAIN_GOALS[peer.name], drain.median("work" + state), drain.median(peer.name + state)
-            results.append(Result(asked.number, name + state, mine, theirs, "jobs/s", peer.name, asked.ratio))
+            ratio = asked.ratio if state != SETTLED else None
+            results.append(Result(asked.number, name + state, mine, theirs, "jobs/s", peer.name, ratio))
     return results
 
 
@@ -130,7 +134,15 @@ def two_processes(store: Store, scale: Scale) -> list[Result]:
         name, mine = f"drain, 2 processes, {store.name}{state}", turns.median("ours 2" + state)
         alone, theirs = turns.median("ours 1" + state), turns.median("peer" + state)
         results += [
-            Result("P4", name, mine, theirs, "jobs/s", "graphile-worker with 2 processes", 1.3),
+            Result(
+                "P4",
+                name,
+                mine,
+                theirs,
+                "jobs/s",
+                "graphile-worker with 2 processes",
+                None if state == SETTLED else 1.3,
+            ),
             Result("P4", name, mine, alone, "jobs/s", "ours with 1 process"),
         ]
     return results
