@@ -364,7 +364,10 @@ def test_workers_are_alive_or_silent(driver: Driver, run: Run, say: Say) -> None
     assert found["leaders"][0]["holder"] == "ada"
     said = say("workers")
     assert "silent" in said
-    assert "leader (fleet): ada" in said
+    assert "leader (fleet): ada, epoch 1, its term ends in " in said
+    driver.resign("fleet", "ada", 1)
+    (leader,) = run("workers")["leaders"]
+    assert (leader["holder"], leader["until"], leader["current"]) == ("ada", None, False)
 
 
 def test_a_queue_that_nothing_uses_is_paused_with_a_doubt(driver: Driver, run: Run, say: Say) -> None:
