@@ -378,6 +378,15 @@ def test_a_queue_that_nothing_uses_is_paused_with_a_doubt(driver: Driver, run: R
         assert "nothing uses" not in say("queues", "resume", name)
 
 
+def test_a_mistyped_queue_that_is_resumed_is_not_listed_any_more(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("x", queue="mail"))
+    say("queues", "pause", "mial")
+    assert [queue["name"] for queue in run("queues", "list")["queues"]] == ["mail", "mial"]
+    say("queues", "resume", "mial")
+    assert [queue["name"] for queue in run("queues", "list")["queues"]] == ["mail"]
+    assert "nothing uses a queue mial yet" in say("queues", "pause", "mial")
+
+
 def test_a_schedule_is_removed_and_an_unknown_one_named(driver: Driver, run: Run, say: Say) -> None:
     driver.put_schedule(Schedule("nightly", "0 3 * * *", type="x", payload=b"{}"))
     for verb in ("pause", "resume", "run", "remove"):

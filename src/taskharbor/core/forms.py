@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from taskharbor.core.clock import EPOCH
 from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Attempt, Job, Schedule
+from taskharbor.core.model import Attempt, Job, QueueSettings, Schedule
 
 DEAD_AFTER: Final = timedelta(seconds=30)
 
@@ -106,6 +106,11 @@ def worker_data(worker: Worker, now: datetime, dead_after: timedelta = DEAD_AFTE
 
 def is_alive(worker: Worker, now: datetime, dead_after: timedelta = DEAD_AFTER) -> bool:
     return worker.last_heartbeat is not None and now - worker.last_heartbeat < dead_after
+
+
+def is_as_any(settings: QueueSettings) -> bool:
+    """Whether nothing is set for the queue any more: stores keep a row of one that was paused once."""
+    return settings == QueueSettings(settings.name)
 
 
 def leader_data(leader: Leadership, now: datetime) -> dict[str, Any]:
