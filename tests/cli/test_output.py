@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -100,6 +101,11 @@ def on_terminal(
     return process.wait(timeout=30), shown.decode()
 
 
+def without_codes(shown: str) -> str:
+    """What is left to read when the terminal has obeyed."""
+    return re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", shown)
+
+
 @pytest.fixture
 def filled() -> str:
     store = open_driver("sqlite:///taskharbor.db")
@@ -134,6 +140,27 @@ def test_watching_ends_with_ctrl_c_and_exit_code_0(filled: str) -> None:
     assert code == 0
     assert "mail" in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.process
+def test_watching_in_a_narrow_terminal_cuts_no_heading(filled: str) -> None:
+    _, shown = on_terminal("stats", "--watch", "--interval", "50ms", columns=80, interrupt_after="workers:")
+    for heading in ("queue", "tap", "ready", "inflight", "done", "dlq", "expired", "cancelled", "oldest ready"):
+        assert re.search(rf"\b{heading}\b", without_codes(shown))
+
+
+@pytest.mark.process
+def test_a_long_error_is_cut_to_one_line_of_the_list(filled: str) -> None:
+    store = open_driver("sqlite:///taskharbor.db")
+    (leased,) = store.reserve("mail")
+    store.fail(filled, leased.lease.token, reason="the mail server at 10.0.0.7 did not answer in time, again")
+    store.close()
+    _, shown = on_terminal("jobs", "list", columns=110)
+    (line,) = (line for line in without_codes(shown).splitlines() if filled in line)
+    assert "the mail" in line
+    assert line.rstrip().endswith("…")
+    assert "did not answer" not in shown
+    assert len(line) <= 110
 
 
 @pytest.mark.process
