@@ -19,7 +19,7 @@ from taskharbor.cli import main
 from taskharbor.cli.command import build_parser
 from taskharbor.cli.completion import SHELLS, script
 from taskharbor.cli.form import ago, span
-from taskharbor.cli.options import every_parser, options_of
+from taskharbor.cli.options import every_parser, flag_of, is_typed_only, options_of
 from taskharbor.cli.output import ProgressBar, shortened
 from taskharbor.cli.reference import MARK, reference
 from taskharbor.core.model import NewJob
@@ -225,3 +225,14 @@ def test_the_document_has_every_verb_and_every_flag() -> None:
             assert f"# taskharbor {' '.join(path)}\n" in written
         for action in options_of(parser):
             assert action.option_strings[-1] in written
+
+
+def test_help_and_document_name_every_flag_that_must_be_typed() -> None:
+    help = build_parser().format_help()
+    words = (ROOT / "docs" / "cli.md").read_text("utf-8").partition(MARK)[0]
+    typed = {flag_of(action) for _, parser in every_parser(build_parser()) for action in options_of(parser)
+             if is_typed_only(action)}  # fmt: skip
+    assert typed
+    for flag in typed:
+        assert flag in help.partition("looked for here")[2]
+        assert f"`{flag}`" in words.partition("must be typed:")[2]
