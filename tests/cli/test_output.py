@@ -76,12 +76,13 @@ def on_terminal(
 
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [sys.executable, "-m", "taskharbor", *words],
         stdin=child,
         stdout=child,
         stderr=child,
-        env={**os.environ, "TERM": "xterm", "PYTHONWARNINGS": "error", **environment},
+        env={**inherited, "TERM": "xterm", "PYTHONWARNINGS": "error", **environment},
         start_new_session=True,
     )
     os.close(child)
