@@ -35,7 +35,7 @@ examples:
   taskharbor jobs wait 0198c7a2-6f0e-7d5b-9a51-3f4de1c4e6aa --timeout 1m
 """
 _LIST: Final = """\
-List jobs, the newest first: in the order in which they were enqueued.
+List jobs, the newest first: those that were enqueued last, whatever became of them since.
 
 examples:
   taskharbor jobs list
