@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from taskharbor.cli import demo_app, demo_chapters, demo_orders, main, story
+from taskharbor import Harbor
+from taskharbor.cli import demo, demo_app, demo_chapters, demo_lake, demo_orders, main, story
+from taskharbor.core.contract import Driver
+from taskharbor.core.fleet import Worker
 from taskharbor.drivers import open_driver
 
 pytestmark = pytest.mark.process
@@ -172,3 +175,13 @@ def test_the_second_half_makes_jobs_of_a_file_and_a_lake_and_a_report_of_their_h
         "orders.jsonl",
         "report.html",
     ]
+
+
+def test_processes_that_were_brought_down_are_signed_off_for(driver: Driver) -> None:
+    driver.heartbeat(Worker("ours", queues=("orders",)))
+    driver.heartbeat(Worker("theirs", queues=("mail",)))
+    driver.elect("fleet", "ours")
+    with ExitStack() as cleanup, Harbor(driver=driver) as harbor:
+        demo_lake._sign_off(story.Story(harbor, "orders", demo._hush, cleanup), "orders")
+        assert [worker.id for worker in driver.workers()] == ["theirs"]
+        assert driver.elect("fleet", "theirs") is not None, "the leader that was brought down still leads"

@@ -364,7 +364,10 @@ def test_workers_are_alive_or_silent(driver: Driver, run: Run, say: Say) -> None
     assert found["leaders"][0]["holder"] == "ada"
     said = say("workers")
     assert "silent" in said
-    assert "leader (fleet): ada" in said
+    assert "leader (fleet): ada, epoch 1, its term ends in " in said
+    driver.resign("fleet", "ada", 1)
+    (leader,) = run("workers")["leaders"]
+    assert (leader["holder"], leader["until"], leader["current"]) == ("ada", None, False)
 
 
 def test_a_queue_that_nothing_uses_is_paused_with_a_doubt(driver: Driver, run: Run, say: Say) -> None:
@@ -373,6 +376,15 @@ def test_a_queue_that_nothing_uses_is_paused_with_a_doubt(driver: Driver, run: R
     assert "nothing uses a queue mial yet: did you mean mail?" in say("queues", "pause", "mial")
     for name in ("mial", "mail", "slow"):
         assert "nothing uses" not in say("queues", "resume", name)
+
+
+def test_a_mistyped_queue_that_is_resumed_is_not_listed_any_more(driver: Driver, run: Run, say: Say) -> None:
+    enqueued(driver, NewJob("x", queue="mail"))
+    say("queues", "pause", "mial")
+    assert [queue["name"] for queue in run("queues", "list")["queues"]] == ["mail", "mial"]
+    say("queues", "resume", "mial")
+    assert [queue["name"] for queue in run("queues", "list")["queues"]] == ["mail"]
+    assert "nothing uses a queue mial yet" in say("queues", "pause", "mial")
 
 
 def test_a_schedule_is_removed_and_an_unknown_one_named(driver: Driver, run: Run, say: Say) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from taskharbor.cli import main
 from taskharbor.cli.command import build_parser
 from taskharbor.cli.completion import SHELLS, script
 from taskharbor.cli.form import ago, span
-from taskharbor.cli.options import every_parser, options_of
+from taskharbor.cli.options import every_parser, flag_of, is_typed_only, options_of
 from taskharbor.cli.output import ProgressBar, shortened
 from taskharbor.cli.reference import MARK, reference
 from taskharbor.core.model import NewJob
@@ -75,12 +76,13 @@ def on_terminal(
 
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [sys.executable, "-m", "taskharbor", *words],
         stdin=child,
         stdout=child,
         stderr=child,
-        env={**os.environ, "TERM": "xterm", "PYTHONWARNINGS": "error", **environment},
+        env={**inherited, "TERM": "xterm", "PYTHONWARNINGS": "error", **environment},
         start_new_session=True,
     )
     os.close(child)
@@ -98,6 +100,11 @@ def on_terminal(
             interrupt_after = None
     os.close(parent)
     return process.wait(timeout=30), shown.decode()
+
+
+def without_codes(shown: str) -> str:
+    """What is left to read when the terminal has obeyed."""
+    return re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", shown)
 
 
 @pytest.fixture
@@ -134,6 +141,27 @@ def test_watching_ends_with_ctrl_c_and_exit_code_0(filled: str) -> None:
     assert code == 0
     assert "mail" in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.process
+def test_watching_in_a_narrow_terminal_cuts_no_heading(filled: str) -> None:
+    _, shown = on_terminal("stats", "--watch", "--interval", "50ms", columns=80, interrupt_after="workers:")
+    for heading in ("queue", "tap", "ready", "inflight", "done", "dlq", "expired", "cancelled", "oldest ready"):
+        assert re.search(rf"\b{heading}\b", without_codes(shown))
+
+
+@pytest.mark.process
+def test_a_long_error_is_cut_to_one_line_of_the_list(filled: str) -> None:
+    store = open_driver("sqlite:///taskharbor.db")
+    (leased,) = store.reserve("mail")
+    store.fail(filled, leased.lease.token, reason="the mail server at 10.0.0.7 did not answer in time, again")
+    store.close()
+    _, shown = on_terminal("jobs", "list", columns=110)
+    (line,) = (line for line in without_codes(shown).splitlines() if filled in line)
+    assert "the mail" in line
+    assert line.rstrip().endswith("…")
+    assert "did not answer" not in shown
+    assert len(line) <= 110
 
 
 @pytest.mark.process
@@ -198,3 +226,14 @@ def test_the_document_has_every_verb_and_every_flag() -> None:
             assert f"# taskharbor {' '.join(path)}\n" in written
         for action in options_of(parser):
             assert action.option_strings[-1] in written
+
+
+def test_help_and_document_name_every_flag_that_must_be_typed() -> None:
+    help = build_parser().format_help()
+    words = (ROOT / "docs" / "cli.md").read_text("utf-8").partition(MARK)[0]
+    typed = {flag_of(action) for _, parser in every_parser(build_parser()) for action in options_of(parser)
+             if is_typed_only(action)}  # fmt: skip
+    assert typed
+    for flag in typed:
+        assert flag in help.partition("looked for here")[2]
+        assert f"`{flag}`" in words.partition("must be typed:")[2]

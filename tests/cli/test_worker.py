@@ -144,15 +144,8 @@ def test_a_worker_refuses_a_store_that_the_application_does_not_use(say: Say, tm
     assert "s3cr3t" not in said
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--name", "ada"], "--name is for one process"),
-        (["--drain", "--json"], "--drain --json is for one process"),
-    ],
-)
-def test_what_is_for_one_process_is_refused_for_several(words: list[str], said: str, say: Say, app: str) -> None:
-    assert said in say("-A", app, "worker", "--processes", "2", *words, code=2)
+def test_a_name_is_for_one_process_and_refused_for_several(say: Say, app: str) -> None:
+    assert "--name is for one process" in say("-A", app, "worker", "--processes", "2", "--name", "ada", code=2)
 
 
 # --- -A ----------------------------------------------------------------------------------------------------
@@ -273,3 +266,62 @@ def test_a_drain_says_how_many_are_left_for_later(app: str, run: Run, driver: Dr
     driver.enqueue([NewJob("report.build", b"{}"), NewJob("report.build", b"{}", run_at=later)])
     counts = run("-A", app, "worker", "--drain", "--name", "ada")["counts"]
     assert (counts["done"], counts["left"]) == (1, 1)
+
+
+def test_a_drain_counts_apart_what_nobody_here_handles(app: str, run: Run, driver: Driver) -> None:
+    later = driver.now() + timedelta(hours=1)
+    driver.enqueue([NewJob("report.build", b"{}", run_at=later), *(NewJob("foreign", b"{}") for _ in range(3))])
+    driver.enqueue([NewJob("foreign", b"{}", queue="elsewhere")])
+    counts = run("-A", app, "worker", "--drain", "--name", "ada")["counts"]
+    assert (counts["done"], counts["left"], counts["unhandled"]) == (0, 4, 3)
+
+
+LOUD = """\
+import os, subprocess, sys
+from taskharbor import Harbor
+
+print("imported")
+harbor = Harbor()
+
+@harbor.task
+def here() -> None:
+    print("from a thread")
+    subprocess.run(["echo", "from a program"], check=True)
+    os.write(1, b"from far below\\n")
+
+@harbor.task(pool="process")
+def apart() -> None:
+    print("from a child")
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_what_handlers_print_does_not_come_into_the_document_of_a_drain(processes: str, tmp_path: Path) -> None:
+    (tmp_path / "loud_app.py").write_text(LOUD)
+    with looking() as store:
+        store.enqueue([NewJob("here", b"{}"), NewJob("apart", b"{}"), NewJob("foreign", b"{}")])
+    done = subprocess.run(
+        [sys.executable, "-m", "taskharbor", "--url", STORE, "-A", "loud_app", "worker", "--drain", "--json",
+         "--processes", processes, "-q", "default"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)["counts"]
+    assert (counts["done"], counts["left"], counts["unhandled"]) == (2, 1, 1)
+    for said in ("imported", "from a thread", "from a program", "from far below", "from a child"):
+        assert said in done.stderr
+
+
+@pytest.mark.process
+def test_a_drain_with_several_processes_prints_one_sum(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKHARBOR_URL", STORE)
+    with looking() as store:
+        store.enqueue([NewJob("email.send", b'{"to":"ada"}', "mail") for _ in range(20)])
+    done = subprocess.run(
+        [sys.executable, "-m", "taskharbor", "-A", app, "worker", "--drain", "--processes", "2"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    headings, _, counts = done.stdout.splitlines()
+    assert dict(zip(headings.split(), counts.split(), strict=True))["done"] == "20"

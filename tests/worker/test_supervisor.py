@@ -62,6 +62,20 @@ def test_other_failures_at_the_start_may_pass(tmp_path: Path, monkeypatch: pytes
     assert len(list(tmp_path.iterdir())) >= 5
 
 
+def test_each_process_tells_its_parent_in_the_end_what_it_did() -> None:
+    heard: list[bytes] = []
+    text = """
+import os, subprocess, sys
+from taskharbor.worker.supervisor import parents_ear
+ear = parents_ear()
+os.write(ear, b"did it")
+# Somebody who was left behind and holds on to everything must not keep the parent waiting.
+subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=(ear,))
+"""
+    assert Supervisor([sys.executable, "-c", text], 2, hear=heard.append).run() == 0
+    assert heard == [b"did it", b"did it"]
+
+
 def run_two(module: str, here: Path) -> subprocess.CompletedProcess[str]:
     """`taskharbor worker` with two processes, which is expected to end by itself."""
     path = os.pathsep.join(filter(None, sys.path))

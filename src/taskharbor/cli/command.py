@@ -79,7 +79,8 @@ examples:
 The store is --url, else that of the application (-A), else the environment's TASKHARBOR_URL, else url in
 taskharbor.toml, else sqlite:///taskharbor.db; the demo looks at --url only.
 Every flag has a name in the environment (--log-level is TASKHARBOR_LOG_LEVEL) and in taskharbor.toml (log-level),
-looked for here and in the directories above; --yes and --all must be typed.
+looked for here and in the directories above; --yes, --all, --decrypt, --give-up, --from of `migrate`, and --type and
+--tenant of `queues limit` must be typed.
 Flags win over the environment, the environment over the file.
 Exit codes: 0 done, 1 it failed, 2 wrong usage, 130 interrupted.
 Errors are one plain line on standard error, with --json too.

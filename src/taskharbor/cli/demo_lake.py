@@ -106,6 +106,19 @@ def _fleet(story: Story, queue: str) -> Iterator[Callable[[], int | None]]:
     finally:
         process.kill()
         process.wait()
+        _sign_off(story, queue)
+
+
+def _sign_off(story: Story, queue: str) -> None:
+    """The processes that were brought down could not do it themselves, and no leader is left who would: `stats` and
+    `doctor`, which the demo suggests, would tell of silent workers for ever, and of a leader that is gone."""
+    driver = story.driver
+    gone = {worker.id for worker in driver.workers() if queue in worker.queues}
+    for leader in driver.leaders():
+        if leader.holder in gone:
+            driver.resign(leader.name, leader.holder, leader.epoch)
+    for id in gone:
+        driver.deregister(id)
 
 
 def _waiting(story: Story, queue: str) -> int:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.filters import add_filters, add_paging, filter_of, selects_something
-from taskharbor.cli.jobs import run_show, show_list
+from taskharbor.cli.jobs import run_show, show_page
 from taskharbor.cli.keys import add_decrypt
 from taskharbor.cli.options import Verbs, add_group, add_verb, typed_only
 from taskharbor.cli.streams import has_input_terminal
@@ -33,7 +33,8 @@ examples:
   taskharbor dlq redrive --type email.send --rate 10/s
 """
 _LIST: Final = """\
-List the jobs of the DLQ, the newest first.
+List the jobs of the DLQ, those that died last first. Where more than 5,000 match, they come in the order in which
+they were enqueued, the newest first, and it says so; with --json, `order` is `death` or `creation`.
 
 examples:
   taskharbor dlq list --code max_attempts
@@ -66,10 +67,10 @@ examples:
 
 def add_to(verbs: Verbs) -> None:
     group = add_group(verbs, "dlq", help="the jobs that failed for good", description=_DESCRIPTION)
-    parser = add_verb(group, "list", help="list them, the newest first", description=_LIST)
+    parser = add_verb(group, "list", help="list them, those that died last first", description=_LIST)
     add_filters(parser)
     add_paging(parser)
-    parser.set_defaults(run=lambda arguments: show_list(arguments, "dlq"))
+    parser.set_defaults(run=run_list)
 
     parser = add_verb(group, "show", help="show everything about one of them", description=_SHOW)
     parser.add_argument("id", metavar="ID")
@@ -98,6 +99,25 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--all", action="store_true", help="the whole DLQ; needed when nothing else selects")
     )
     parser.add_argument("--dry-run", action="store_true", help="change nothing; say how many, and show some")
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    from taskharbor.cli.deaths import MOST, page_of_dead
+    from taskharbor.cli.form import dead_table, job_data
+    from taskharbor.cli.output import print_json, show
+    from taskharbor.cli.store import opened
+
+    with opened(arguments) as driver:
+        now = driver.now()
+        page, by_death = page_of_dead(driver, filter_of(arguments, "dlq"), arguments.cursor, arguments.limit)
+    if arguments.json:
+        jobs = [job_data(job, now) for job in page.jobs]
+        print_json({"jobs": jobs, "cursor": page.cursor, "order": "death" if by_death else "creation"})
+        return 0
+    if not by_death and arguments.cursor is None:
+        show(f"more than {MOST:,} jobs match: the newest first, and not those that died last\n")
+    show_page(arguments, page, now, dead_table)
+    return 0
 
 
 def run_redrive(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.streams import standard_input
-from taskharbor.cli.values import duration, moment, names, pair, positive
+from taskharbor.cli.values import duration, moment, names, pair, positive, whole
 from taskharbor.core.errors import DuplicateJob, InvalidInput, TaskHarborError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument("type", metavar="TYPE", help="which handler runs it")
     parser.add_argument("payload", metavar="JSON", nargs="?", help="the handler's arguments; - reads standard input")
     parser.add_argument("--queue", metavar="NAME", help="where it waits (default: default)")
-    parser.add_argument("--priority", type=int, metavar="N", help="higher runs first (default: 0)")
+    parser.add_argument("--priority", type=whole, metavar="N", help="higher runs first (default: 0)")
     parser.add_argument("--delay", type=duration, metavar="TIME", help="run it this long from now: 90, 5m, 1h30m, 2d")
     parser.add_argument("--run-at", type=moment, metavar="TIME", help="run it then: ISO 8601 with an offset")
     parser.add_argument("--expires-at", type=moment, metavar="TIME", help="never start it after this time")

@@ -14,7 +14,7 @@ from taskharbor.cli.values import duration
 from taskharbor.core.errors import JobNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from taskharbor.cli.output import Table
@@ -35,7 +35,7 @@ examples:
   taskharbor jobs wait 0198c7a2-6f0e-7d5b-9a51-3f4de1c4e6aa --timeout 1m
 """
 _LIST: Final = """\
-List jobs, the newest first.
+List jobs, the newest first: those that were enqueued last, whatever became of them since.
 
 examples:
   taskharbor jobs list
@@ -107,25 +107,28 @@ def add_to(verbs: Verbs) -> None:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    return show_list(arguments, arguments.status)
-
-
-def show_list(arguments: argparse.Namespace, status: str | None) -> int:
     from taskharbor.cli.form import dead_table, job_data, job_table
-    from taskharbor.cli.output import print_json, show
+    from taskharbor.cli.output import print_json
     from taskharbor.cli.store import opened
 
     with opened(arguments) as driver:
         now = driver.now()
-        page = _page(driver, arguments, status, now)
+        page = _page(driver, arguments, arguments.status, now)
     if arguments.json:
         print_json({"jobs": [job_data(job, now) for job in page.jobs], "cursor": page.cursor})
         return 0
-    table = dead_table if status == "dlq" else job_table
-    show(table(page.jobs, now, empty="no jobs" if arguments.cursor is None else "no more jobs"))
-    if page.cursor is not None:
-        show(f"there are more: --cursor '{page.cursor}'")
+    show_page(arguments, page, now, dead_table if arguments.status == "dlq" else job_table)
     return 0
+
+
+def show_page(
+    arguments: argparse.Namespace, page: Page, now: datetime, table: Callable[[Sequence[Job], datetime, str], Table]
+) -> None:
+    from taskharbor.cli.output import in_one_line, show
+
+    show(table(page.jobs, now, "no jobs" if arguments.cursor is None else "no more jobs"))
+    if page.cursor is not None:
+        show(in_one_line(f"there are more: --cursor '{page.cursor}'"))
 
 
 def _page(driver: Driver, arguments: argparse.Namespace, status: str | None, now: datetime) -> Page:

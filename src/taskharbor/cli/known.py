@@ -63,9 +63,11 @@ def say(doubts: Iterable[str]) -> None:
 
 def _known(driver: Driver, scope: str) -> set[str]:
     """The names that something uses, or an earlier rule has."""
+    from taskharbor.core.forms import is_as_any
+
     rules = {limit.name for limit in driver.get_limits() if limit.scope == scope}
     if scope == "queue":
-        rules |= {queue.name for queue in driver.queues()}
+        rules |= {queue.name for queue in driver.queues() if not is_as_any(queue)}
     elif scope == "tenant":
         rules |= {tenant for queue in driver.queues() for tenant in queue.weights}
     return rules | _used(driver, scope)

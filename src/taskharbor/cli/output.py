@@ -22,6 +22,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 _BREAK: Final = re.compile(r"[\t\n\u2028\u2029]")
 _LONG: Final = ("last error", "error", "found", "queues")
 """Columns that go on below when the terminal is too narrow. All others stay whole, ids above all."""
+_CUT: Final = "last error"
+"""The one of them that is cut instead, so that a list of jobs has one line for each: `jobs show` has the whole text."""
 _LEAST_OF_LONG: Final = 12
 _STYLES: Final = {
     "done": "green",
@@ -81,23 +83,29 @@ def show(*parts: str | Table) -> None:
     """Print for people."""
     screen = Screen(list(parts))
     console = _console()
-    if console is None or any(isinstance(part, Table) and _least_width(part) > console.width for part in parts):
+    if console is None or _is_too_wide(screen, console.width):
         print(screen.plain())
         return
-    console.print(renderable(screen))
+    console.print(renderable(screen, console.width))
 
 
-def renderable(screen: Screen) -> Any:
-    """The screen as rich draws it."""
+def renderable(screen: Screen, width: int) -> Any:
+    """The screen as rich draws it in so many columns; plain where they are too few for the tables."""
     from rich.console import Group
     from rich.text import Text
 
+    if _is_too_wide(screen, width):
+        return Text(screen.plain())
     drawn: list[Any] = []
     for part in screen.parts:
         if drawn:
             drawn.append(Text())
-        drawn.append(Text(part) if isinstance(part, str) else _rich(part))
+        drawn.append(Text(part) if isinstance(part, str) else _rich(part, width))
     return Group(*drawn)
+
+
+def _is_too_wide(screen: Screen, width: int) -> bool:
+    return any(isinstance(part, Table) and _least_width(part) > width for part in screen.parts)
 
 
 def has_rich() -> bool:
@@ -138,7 +146,7 @@ def _plain(table: Table) -> str:
     return head + plain_table(table.headings, _texts(table))
 
 
-def _rich(table: Table) -> Any:
+def _rich(table: Table, width: int) -> Any:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -156,7 +164,15 @@ def _rich(table: Table) -> Any:
     columns = list(zip(*table.rows, strict=True)) or [() for _ in table.headings]
     for heading, column in zip(table.headings, columns, strict=True):
         numbers = bool(column) and all(isinstance(cell, int | float) for cell in column)
-        drawn.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=heading not in _LONG)
+        cut = heading == _CUT
+        drawn.add_column(
+            heading,
+            justify="right" if numbers else "left",
+            overflow="ellipsis" if cut else "fold",
+            no_wrap=cut or heading not in _LONG,
+            # Exactly what the others leave over, or rich would take from ids as well.
+            max_width=_LEAST_OF_LONG + width - _least_width(table) if cut else None,
+        )
     for row in _texts(table):
         cells = ["" if cell is None else str(cell) for cell in row]
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))

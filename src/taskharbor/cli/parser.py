@@ -19,6 +19,14 @@ _OTHER_WORDS: Final = {
 _BELOW_ZERO: Final = re.compile(r"-\.?\d")
 
 
+_RAW: Final = (
+    (re.compile(r": expected (?:one|at least one) argument$"), " needs a value"),
+    (re.compile(r": ignored explicit argument (.*)$"), r" takes no value, got \1"),
+    (re.compile(r"^(\S+): not allowed with argument (\S+)$"), r"\1 and \2 exclude each other"),
+)
+"""What argparse says, and how it is said here."""
+
+
 class WrongUsage(InvalidInput):
     """The words of the command make no sense."""
 
@@ -37,6 +45,8 @@ class Parser(argparse.ArgumentParser):
         if needed != message:
             verb = self.prog.partition(" ")[2] or self.prog
             message = f"{verb} needs {needed}"
+        for raw, plain in _RAW:
+            message = raw.sub(plain, message)
         raise WrongUsage(f"{message}: see `{self.prog} --help`")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -44,10 +54,13 @@ class Parser(argparse.ArgumentParser):
             return
         is_verb = isinstance(action, argparse._SubParsersAction)
         known = [str(choice) for choice in action.choices]
-        cure = _meant(str(value), known) or f"there are {', '.join(known)}"
+        there = f"there are {', '.join(known)}"
+        cure = _meant(str(value), known) or there
         place = " ".join(["taskharbor", *self.prog.split()[1:]])
         if is_verb:
             raise WrongUsage(f"there is no `{place} {value}`: {cure}")
+        if not action.option_strings:
+            raise WrongUsage(f"{value!r} is not a {action.dest} that is known here: {there}")
         name = next((flag for flag in action.option_strings if flag.startswith("--")), action.dest.upper())
         raise WrongUsage(f"{name} has no {value!r}: {cure}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.pipeline_options import add_master, need_spark
-from taskharbor.cli.values import duration, moment, pair, positive
+from taskharbor.cli.values import duration, moment, pair, positive, whole
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
@@ -47,7 +47,7 @@ def add_to(verbs: Verbs) -> None:
     parser.add_argument("--type", metavar="NAME", help="which handler runs the jobs, unless there is a column")
     parser.add_argument("--queue", metavar="NAME", help="where they wait (default: default)")
     parser.add_argument("--tenant", metavar="NAME", help="on whose behalf (default: default)")
-    parser.add_argument("--priority", type=int, metavar="N", help="higher runs first (default: 0)")
+    parser.add_argument("--priority", type=whole, metavar="N", help="higher runs first (default: 0)")
     parser.add_argument("--run-at", type=moment, metavar="TIME", help="run them then: ISO 8601 with an offset")
     parser.add_argument("--max-attempts", type=positive, metavar="N", help="failures until the DLQ (default: 5)")
     parser.add_argument("--timeout", type=duration, metavar="TIME", help="end a handler after this long")

@@ -31,7 +31,8 @@ examples:
   taskharbor queues pause mail
 """
 _RESUME: Final = """\
-Hand out the jobs of queues again.
+Hand out the jobs of queues again. One that has no jobs and no rules, such as a name that was mistyped, is not listed
+any more.
 
 examples:
   taskharbor queues resume mail
@@ -62,12 +63,12 @@ def add_to(verbs: Verbs) -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import Table, print_json, show
     from taskharbor.cli.store import opened
-    from taskharbor.core.forms import limit_data
+    from taskharbor.core.forms import is_as_any, limit_data
     from taskharbor.core.model import QueueSettings
 
     with opened(arguments) as driver:
         counts = driver.counts()
-        settings = {queue.name: queue for queue in driver.queues()}
+        settings = {queue.name: queue for queue in driver.queues() if not is_as_any(queue)}
         limits = driver.get_limits()
     limited = {limit.name for limit in limits if limit.scope == "queue"}
     names = sorted(counts.queues.keys() | settings.keys() | limited)

@@ -184,4 +184,6 @@ def _watch_with_rich(driver: Driver, interval: float) -> None:
     from taskharbor.cli.output import renderable
 
     with Live(auto_refresh=False, screen=True) as live:
-        _repeat(driver, interval, lambda stats: live.update(renderable(screen(stats)), refresh=True))
+        _repeat(
+            driver, interval, lambda stats: live.update(renderable(screen(stats), live.console.width), refresh=True)
+        )

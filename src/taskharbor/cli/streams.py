@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -28,6 +30,23 @@ def make_ready() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
         elif isinstance(stream, io.TextIOWrapper) and stream.errors in _RAISING:
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def standard_output_elsewhere() -> Iterator[None]:
+    """Whatever anybody prints meanwhile, processes and libraries in C too, goes to standard error: standard output is
+    for what is printed afterwards."""
+    out = sys.stdout
+    out.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        out.flush()  # what came by way of a reference from before
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def has_input_terminal() -> bool:

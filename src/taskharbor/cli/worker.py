@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from taskharbor.app import Harbor
     from taskharbor.worker.tally import Tally
 
+    Drained = tuple[Tally, dict[str, int]]
+
 _INCURABLE: Final = (StoreRefused, SchemaMissing, SchemaTooNew, StoreCorrupt, MissingExtra)
 """What waiting does not cure: somebody must correct it."""
 _LEVELS: Final = ("debug", "info", "warning", "error")
@@ -33,8 +34,12 @@ _DESCRIPTION: Final = """\
 Run the jobs of an application until told to stop.
 
 Ctrl-C or SIGTERM lets running handlers finish within the grace time and puts back what did not; a second one stops
-at once. With --drain the worker ends when nothing is left that is due, and says what it did. Jobs that are due later
-stay, and so do those that failed and wait for their next attempt: `left` in the counts says how many.
+at once. With --drain the worker ends when nothing is left that it could run now, and says what it did, with all
+processes in one sum. `left` counts the jobs that are still ready in its queues: those that are due later, those that
+failed and wait for their next attempt, those that a pause or a limit holds back, and those of types that have no
+handler here; `unhandled` counts the last ones again, as far as they are due.
+
+With --drain --json, what handlers print goes to standard error, so that standard output is the document alone.
 
 examples:
   taskharbor -A shop.jobs:harbor worker
@@ -110,63 +115,70 @@ def _queues(arguments: argparse.Namespace) -> list[str] | dict[str, int] | None:
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.app import required_app
-    from taskharbor.worker import supervisor
+    from taskharbor.cli.drained import document_alone, print_counts
     from taskharbor.worker.logs import log_to
 
     if isinstance(arguments.lake_in_file, str):
         # A worker has no such flag, and must not prune what the lake has not got; nor must its processes.
         os.environ.setdefault("TASKHARBOR_LAKE", arguments.lake_in_file)
-    harbor = required_app(arguments)
-    if not harbor.tasks and not arguments.take_all:
-        raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
-    log_to(level=arguments.log_level, format=arguments.log_format)
-    settings = worker_settings(arguments)
-    if arguments.processes > 1:
-        return _run_many(arguments, harbor, settings)
+    with document_alone(arguments):
+        harbor = required_app(arguments)
+        if not harbor.tasks and not arguments.take_all:
+            raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
+        log_to(level=arguments.log_level, format=arguments.log_format)
+        settings = worker_settings(arguments)
+        code, drained = (_run_many if arguments.processes > 1 else _run_one)(arguments, harbor, settings)
+    if drained is not None:
+        print_counts(arguments, *drained)
+    return code
+
+
+def _run_one(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> tuple[int, Drained | None]:
+    from taskharbor.cli.drained import left_over, tell_parent
+    from taskharbor.worker import supervisor
+
     is_one_of_several = os.environ.get(supervisor.SUPERVISED) == "1"  # which the worker takes out of the environment
+    ear = supervisor.parents_ear()
     worker = harbor.worker(**settings)
     _announce(harbor, settings, worker.id, arguments.log_format)
-    left = 0
     try:
-        if arguments.drain:
-            counts = worker.drain()
-            left = _left(harbor, settings)
-        else:
+        if not arguments.drain:
             worker.run()
+            return 0, None
+        tally = worker.drain()
+        if ear is None:
+            return 0, (tally, left_over(harbor.driver, harbor, _served(harbor, settings)))
+        tell_parent(ear, tally)
+        return 0, None
     except (StoreMoved, *_INCURABLE) as error:
         if not is_one_of_several:
             raise
         print(f"taskharbor: {error}", file=sys.stderr)
-        return supervisor.MOVED_AWAY if isinstance(error, StoreMoved) else supervisor.REFUSED
+        return supervisor.MOVED_AWAY if isinstance(error, StoreMoved) else supervisor.REFUSED, None
     finally:
         harbor.close()
-    if arguments.drain:
-        _print_counts(arguments, counts, left)
-    return 0
-
-
-def _left(harbor: Harbor, settings: dict[str, Any]) -> int:
-    """Jobs that wait in the worker's queues: for a later time, or for somebody who handles them."""
-    counts = harbor.driver.counts().queues
-    return sum(counts[queue]["ready"] for queue in _served(harbor, settings) if queue in counts)
 
 
 def _served(harbor: Harbor, settings: dict[str, Any]) -> list[str]:
     return list(settings.get("queues") or sorted({"default", *(task.queue for task in harbor.tasks.values())}))
 
 
-def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> int:
+def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> tuple[int, Drained | None]:
     if arguments.name is not None:
         raise InvalidInput("--name is for one process: two workers of one name would take each other for themselves")
-    if arguments.drain and arguments.json:
-        raise InvalidInput("--drain --json is for one process: several would each print a document")
     _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
+    from taskharbor.cli.drained import left_over_at, total_of
     from taskharbor.worker import supervisor
 
     _try_store(harbor)
     # What the file names, each process finds there for itself, and where it is to be imported from.
     app = arguments.app if arguments.app_directory is None else None
-    return supervisor.run(app, arguments.processes, words_for_one(arguments))
+    reports: list[bytes] = []
+    hear = reports.append if arguments.drain else None
+    code = supervisor.run(app, arguments.processes, words_for_one(arguments), hear)
+    if not reports:
+        return code, None
+    return code, (total_of(reports), left_over_at(harbor, _served(harbor, settings)))
 
 
 def _try_store(harbor: Harbor) -> None:
@@ -251,13 +263,3 @@ def _doubts_of_rules(harbor: Harbor) -> list[str]:
         for (scope, name), what in ruled.items()
         if name not in known[scope] and (near := nearest(name, known[scope]))
     ]
-
-
-def _print_counts(arguments: argparse.Namespace, counts: Tally, left: int) -> None:
-    from taskharbor.cli.output import Table, print_json, show
-
-    found = {**asdict(counts), "left": left}
-    if arguments.json:
-        print_json({"counts": found})
-    else:
-        show(Table(tuple(found), [tuple(found.values())]))

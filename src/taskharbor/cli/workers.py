@@ -8,7 +8,8 @@ from typing import Final
 from taskharbor.cli.options import Verbs, add_verb
 
 _DESCRIPTION: Final = """\
-List the workers with their last sign of life, and who leads them.
+List the workers with their last sign of life, and who leads them. With --json, `leaders` has the last one of all too;
+`current` says whether it still leads, and `until` is null when it has resigned.
 
 examples:
   taskharbor workers
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.form import ago
     from taskharbor.cli.output import Table, in_one_line, print_json, show
     from taskharbor.cli.store import opened
-    from taskharbor.core.forms import is_alive, iso, worker_data
+    from taskharbor.core.forms import is_alive, leader_data, worker_data
 
     with opened(arguments) as driver:
         now = driver.now()
@@ -35,16 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(
             {
                 "workers": [worker_data(worker, now) for worker in workers],
-                "leaders": [
-                    {
-                        "name": leader.name,
-                        "holder": leader.holder,
-                        "epoch": leader.epoch,
-                        "until": iso(leader.until),
-                        "current": leader.until > now,
-                    }
-                    for leader in leaders
-                ],
+                "leaders": [leader_data(leader, now) for leader in leaders],
             }
         )
         return 0
@@ -66,6 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     show(Table(headings, rows, empty="no workers: start one with `taskharbor -A module:harbor worker`"))
     for leader in leaders:
         if leader.until > now:
-            until = ago(leader.until, now)
-            show(in_one_line(f"leader ({leader.name}): {leader.holder}, epoch {leader.epoch}, until {until}"))
+            ends = ago(leader.until, now)
+            show(in_one_line(f"leader ({leader.name}): {leader.holder}, epoch {leader.epoch}, its term ends {ends}"))
     return 0

@@ -6,9 +6,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from taskharbor.core.fleet import Worker
+from taskharbor.core.clock import EPOCH
+from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.limiting import Limit
-from taskharbor.core.model import Attempt, Job, Schedule
+from taskharbor.core.model import Attempt, Job, QueueSettings, Schedule
 
 DEAD_AFTER: Final = timedelta(seconds=30)
 
@@ -105,6 +106,22 @@ def worker_data(worker: Worker, now: datetime, dead_after: timedelta = DEAD_AFTE
 
 def is_alive(worker: Worker, now: datetime, dead_after: timedelta = DEAD_AFTER) -> bool:
     return worker.last_heartbeat is not None and now - worker.last_heartbeat < dead_after
+
+
+def is_as_any(settings: QueueSettings) -> bool:
+    """Whether nothing is set for the queue any more: stores keep a row of one that was paused once."""
+    return settings == QueueSettings(settings.name)
+
+
+def leader_data(leader: Leadership, now: datetime) -> dict[str, Any]:
+    """A term that its leader has resigned from ended when it did: stores keep no time for that."""
+    return {
+        "name": leader.name,
+        "holder": leader.holder,
+        "epoch": leader.epoch,
+        "until": None if leader.until == EPOCH else iso(leader.until),
+        "current": leader.until > now,
+    }
 
 
 def schedule_data(schedule: Schedule) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from taskharbor.core.errors import InvalidInput
+from taskharbor.core.errors import HOW_TO_MIGRATE, InvalidInput, SchemaMissing
 from taskharbor.drivers.opening import DEFAULT_PREFIX
 
 _TABLE: Final = re.compile(rf"\b{DEFAULT_PREFIX}(?=[a-z])")
@@ -131,3 +131,10 @@ def _styled(text: str, style: str) -> str:
     if style == "named":
         return text
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
+
+
+def outdated(applied: int, needed: int, prefix: str) -> SchemaMissing:
+    """What to raise about tables that have not every migration yet."""
+    if applied == 0:
+        return SchemaMissing(f"there are no TaskHarbor tables (called {prefix}…) in the database yet: {HOW_TO_MIGRATE}")
+    return SchemaMissing(f"the tables are at version {applied}, this TaskHarbor needs {needed}: {HOW_TO_MIGRATE}")

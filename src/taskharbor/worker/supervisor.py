@@ -21,6 +21,10 @@ from typing import Final
 from taskharbor.core.errors import InvalidInput
 
 SUPERVISED: Final = "TASKHARBOR_SUPERVISED"
+EAR: Final = "TASKHARBOR_PARENT_EAR"
+"""Names the descriptor on which a child tells its parent in the end what it did, where the parent wants to know."""
+LONGEST_REPORT: Final = 4096
+"""Bytes: so much fits into a pipe that is read only when its writer has ended."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
@@ -37,18 +41,28 @@ WORDS: Final = (b"stop\n", b"hurry\n")
 log = logging.getLogger("taskharbor.worker")
 
 
-def run(app: str | None, processes: int, worker_args: Sequence[str]) -> int:
-    """Run `taskharbor worker` in that many processes. Returns 0 when all of them ended in good order."""
+def run(
+    app: str | None, processes: int, worker_args: Sequence[str], hear: Callable[[bytes], None] | None = None
+) -> int:
+    """Run `taskharbor worker` in that many processes. Returns 0 when all of them ended in good order. `hear` is given
+    what each of them reports in the end."""
     words = [sys.executable, "-m", "taskharbor", *(["-A", app] if app else []), "worker", *worker_args]
-    return Supervisor(words, processes).run()
+    return Supervisor(words, processes, hear=hear).run()
 
 
 class Supervisor:
-    def __init__(self, words: Sequence[str], processes: int, what: str = "worker") -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        processes: int,
+        what: str = "worker",
+        hear: Callable[[bytes], None] | None = None,
+    ) -> None:
         if processes < 1:
             raise InvalidInput(f"processes must be at least 1, got {processes}")
         self._words = list(words)
         self._what = what
+        self._hear = hear
         self._crew = [_Place(number) for number in range(processes)]
         self._signals = 0
 
@@ -81,9 +95,18 @@ class Supervisor:
         # A group of its own, so that a Ctrl-C reaches the parent alone. The pipe also tells the child when the parent
         # is gone, however it went.
         environment = {**os.environ, SUPERVISED: "1"}
-        place.process = subprocess.Popen(
-            self._words, stdin=subprocess.PIPE, bufsize=0, process_group=0, env=environment
-        )
+        theirs: tuple[int, ...] = ()
+        if self._hear is not None:
+            place.ear, mouth = os.pipe()
+            theirs = (mouth,)
+            environment[EAR] = str(mouth)
+        try:
+            place.process = subprocess.Popen(
+                self._words, stdin=subprocess.PIPE, bufsize=0, process_group=0, env=environment, pass_fds=theirs
+            )
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
         place.started = time.monotonic()
         place.told = 0
         place.is_refused = False
@@ -99,6 +122,8 @@ class Supervisor:
         code = place.leave()
         if code is None:
             return
+        if self._hear is not None and place.report:
+            self._hear(place.report)
         # One that ended of the signal itself had not begun to work.
         place.code = 0 if self._signals and -code in (signal.SIGTERM, signal.SIGINT) else code
         if code in (0, MOVED_AWAY) or self._signals:
@@ -144,6 +169,9 @@ class _Place:
         self.told = 0
         self.is_refused = False
         """It ended at its start with what another start does not cure, and has not been started again."""
+        self.ear: int | None = None
+        self.report = b""
+        """What the last process here told in the end."""
 
     def tell(self, signals: int) -> None:
         """Pass on what the parent was told: the first signal as `stop`, the second as `hurry`."""
@@ -163,13 +191,34 @@ class _Place:
             if self.process.stdin is not None:
                 self.process.stdin.close()
             self.process = None
+            self._listen()
         return code
+
+    def _listen(self) -> None:
+        self.report = b""
+        if self.ear is None:
+            return
+        # What was told is in the pipe by now. A program that a handler left behind may hold its other end open.
+        os.set_blocking(self.ear, False)
+        with contextlib.suppress(BlockingIOError):
+            self.report = os.read(self.ear, LONGEST_REPORT)
+        os.close(self.ear)
+        self.ear = None
 
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.leave()
+
+
+def parents_ear() -> int | None:
+    """In a child whose parent wants a report: where to write it, in one piece."""
+    ear = os.environ.pop(EAR, None)
+    if ear is None or os.environ.get(SUPERVISED) != "1":
+        return None
+    os.set_inheritable(int(ear), False)
+    return int(ear)
 
 
 def heed_parent(stop: Callable[[], None], hurry: Callable[[], None]) -> bool:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, StoreUnavailable
+from taskharbor.core.errors import SchemaTooNew, StoreUnavailable
 from taskharbor.drivers.mysql.pool import Connection
-from taskharbor.drivers.sqlfiles import later, migrations
+from taskharbor.drivers.sqlfiles import later, migrations, outdated
 
 PACKAGE: Final = "taskharbor.drivers.mysql"
 LOCK_ROUNDS: Final = 12
@@ -56,9 +56,7 @@ def check_version(connection: Connection, prefix: str) -> None:
     applied = _applied(connection, prefix)
     _check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
-        raise SchemaMissing(
-            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: {HOW_TO_MIGRATE}"
-        )
+        raise outdated(applied, latest_version(prefix), prefix)
 
 
 def statements(sql: str) -> Iterator[str]:

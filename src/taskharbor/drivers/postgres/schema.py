@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew
-from taskharbor.drivers.sqlfiles import Migration, later, migrations
+from taskharbor.drivers.sqlfiles import Migration, later, migrations, outdated
 
 if TYPE_CHECKING:
     # Not at run time: whoever prints the SQL connects to nothing and needs no client library.
@@ -51,9 +51,7 @@ def check_version(connection: Connection[Any], prefix: str) -> None:
     applied = _applied(connection, prefix) if row and row[0] is not None else 0
     check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
-        raise SchemaMissing(
-            f"the tables are at version {applied}, this TaskHarbor needs {latest_version(prefix)}: {HOW_TO_MIGRATE}"
-        )
+        raise outdated(applied, latest_version(prefix), prefix)
     if _is_from_another_cluster(connection, prefix):
         raise SchemaMissing(f"the tables were restored from another database cluster: {HOW_TO_MIGRATE}")
 

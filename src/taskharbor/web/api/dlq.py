@@ -27,7 +27,7 @@ router = APIRouter(prefix=API, tags=["dlq"])
 
 @router.get("/dlq", response_model=given.JobPage, responses=documented())
 async def list_dead(request: Request, who: Reader, query: Annotated[taken.DeadQuery, Query()]) -> Response:
-    """Jobs in the DLQ that match, the newest first."""
+    """Jobs in the DLQ that match, the newest first: by creation, not by death."""
     return await listed(request, who, query, Status.DLQ)
 
 

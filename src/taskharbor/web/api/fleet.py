@@ -9,12 +9,11 @@ from fastapi.responses import Response
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import ScheduleNotFound
-from taskharbor.core.forms import schedule_data, worker_data
+from taskharbor.core.forms import leader_data, schedule_data, worker_data
 from taskharbor.web.access import Permission, Principal, allow
 from taskharbor.web.api import API
 from taskharbor.web.api import shapes as given
 from taskharbor.web.api.bodies import answer
-from taskharbor.web.api.forms import leader_data
 from taskharbor.web.api.jobs import Reader
 from taskharbor.web.problems import documented, not_found
 from taskharbor.web.threads import Threads

@@ -1,4 +1,4 @@
-"""What the API adds to the common form of jobs (`core.forms`): payloads, results, leases, leaders."""
+"""What the API adds to the common form of jobs (`core.forms`): payloads, results, leases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from math import isfinite
 from typing import Any, Final
 
 from taskharbor.core.envelope import is_sealed
-from taskharbor.core.fleet import Leadership
 from taskharbor.core.forms import attempt_data, iso, job_data, refuse_constant
 from taskharbor.core.model import Attempt, Job, LeasedJob
 
@@ -68,14 +67,4 @@ def lease_data(leased: LeasedJob, now: datetime) -> dict[str, Any]:
         "expires_at": iso(lease.expires_at),
         "fence": job.deliveries,
         "job": job_summary(job, now) | stored("payload", job.payload),
-    }
-
-
-def leader_data(leader: Leadership, now: datetime) -> dict[str, Any]:
-    return {
-        "name": leader.name,
-        "holder": leader.holder,
-        "epoch": leader.epoch,
-        "until": iso(leader.until),
-        "current": leader.until > now,
     }

@@ -187,7 +187,7 @@ class LeaderShape(Shape):
     name: str
     holder: str
     epoch: int
-    until: datetime
+    until: datetime | None
     current: bool
 
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.forms import is_as_any
 from taskharbor.core.limiting import Limit, rate_a_second
 from taskharbor.core.limits import MAX_NAME, check_name
 from taskharbor.core.model import QueueSettings
@@ -42,7 +43,7 @@ class Seen(NamedTuple):
 def _look(app: FastAPI, tenant: str | None) -> Seen:
     driver = app.state.driver
     standing: Standing = app.state.census.read(tenant)
-    settings = {each.name: each for each in driver.queues()}
+    settings = {each.name: each for each in driver.queues() if not is_as_any(each)}
     limits = driver.get_limits()
     names = set(standing.queues)
     if tenant is None:
