@@ -207,8 +207,12 @@ def test_inline_settles_items_one_by_one_and_runs_failures_again(harbor: Harbor)
         assert [harbor.job(job).state for job in jobs] == ["done", "dlq", "done", "scheduled"]
         assert harbor.job(jobs[2]).failures == 1
     assert calls == [4, 1]
-    with inline(harbor, raise_errors=True), pytest.raises(ValueError, match="the first time"):
-        index.enqueue(2)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(ValueError, match="the first time"):
+            index.enqueue(2)
+        with pytest.raises(Unrecoverable, match="nonsense"):
+            index.enqueue(1)
+        assert harbor.job(index.enqueue(0)).state == "done"
 
 
 def test_inline_keeps_tenants_apart_and_sorts_out_bad_payloads(harbor: Harbor) -> None:

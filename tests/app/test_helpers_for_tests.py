@@ -16,6 +16,7 @@ from taskharbor import (
     Context,
     Harbor,
     InvalidInput,
+    InvalidPayload,
     PayloadTooLarge,
     Retry,
     Snooze,
@@ -114,6 +115,81 @@ def test_inline_errors_can_be_raised_where_the_job_was_enqueued(harbor: Harbor) 
         with pytest.raises(LookupError, match="gone"):
             broken.enqueue()
         assert enqueued(harbor)[0].failures == 1
+
+
+def test_inline_an_error_is_raised_once_and_only_by_the_call_that_enqueued_its_job(harbor: Harbor) -> None:
+    ran: list[str] = []
+
+    @harbor.task
+    def broken() -> None:
+        ran.append("broken")
+        raise LookupError("gone")
+
+    @harbor.task
+    def fine(name: str) -> None:
+        ran.append(name)
+
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(LookupError):
+            harbor.enqueue_many([fine.new_job("beside"), broken.new_job(), fine.new_job("behind")])
+        fine.enqueue("later")
+        assert ran == ["beside", "broken", "behind", "later"]
+        assert [job.state for job in enqueued(harbor)] == ["done", "scheduled", "done", "done"]
+
+
+def test_inline_a_job_that_runs_inside_the_call_of_another_raises_nothing_there(harbor: Harbor) -> None:
+    seen: list[str] = []
+
+    @harbor.task(priority=1)
+    def outer() -> None:
+        harbor.enqueue("fine")  # runs what waits beside it too
+        seen.append("no error")
+
+    @harbor.task
+    def broken() -> None:
+        raise LookupError("gone")
+
+    harbor.task(name="fine")(lambda: None)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(LookupError):
+            harbor.enqueue_many([outer.new_job(), broken.new_job()])
+        assert (seen, enqueued(harbor, outer)[0].state) == (["no error"], "done")
+
+
+def test_inline_whatever_ends_a_job_for_good_is_raised_where_it_was_enqueued(harbor: Harbor) -> None:
+    calls: list[int] = []
+
+    @harbor.task(max_attempts=3)
+    def again(until: int) -> None:
+        calls.append(1)
+        if len(calls) < until:
+            raise Retry(reason="not yet")
+
+    @harbor.task
+    def hopeless() -> None:
+        raise Unrecoverable("no such user")
+
+    @harbor.task
+    def cancelled() -> None:
+        raise Cancel("not needed")
+
+    harbor.task(name="bad")(lambda: [object()])
+    harbor.task(name="large")(lambda: "x" * 2_000_000)
+    harbor.task(name="strict")(lambda n: n)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(Unrecoverable, match="no such user"):
+            hopeless.enqueue()
+        with pytest.raises(InvalidPayload, match="cannot be stored"):
+            harbor.enqueue("bad")
+        with pytest.raises(PayloadTooLarge, match="the result has"):
+            harbor.enqueue("large")
+        with pytest.raises(InvalidPayload):
+            harbor.driver.enqueue([_raw("strict", b"[]")])
+        assert harbor.job(again.enqueue(2)).state == "done"
+        with pytest.raises(Retry, match="not yet"):
+            again.enqueue(99)
+        assert harbor.job(cancelled.enqueue()).state == "cancelled"
+        assert [job.state for job in enqueued(harbor)] == ["dlq", "dlq", "dlq", "dlq", "done", "dlq", "cancelled"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from taskharbor.core.model import Status
 from taskharbor.core.retry import Backoff
 from taskharbor.drivers.memory import MemoryDriver
 
-_AT_ONCE: Final = Backoff(base=0, jitter="none")
+AT_ONCE: Final = Backoff(base=0, jitter="none")
 
 
 class PrivateDriver(MemoryDriver):
@@ -58,7 +58,7 @@ def drain(harbor: Harbor, *, rounds: int = 100, **options: Any) -> dict[str, int
 @contextmanager
 def _no_waiting(harbor: Harbor) -> Iterator[None]:
     policies = {name: task.retry for name, task in harbor.tasks.items()}
-    usual, harbor.backoff = harbor.backoff, _AT_ONCE
+    usual, harbor.backoff = harbor.backoff, AT_ONCE
     for task in harbor.tasks.values():
         task.retry = None
     try:
