@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -308,6 +309,34 @@ def test_inline_an_interrupt_gives_the_job_back(harbor: Harbor) -> None:
         with pytest.raises(KeyboardInterrupt):
             work.enqueue()
         assert enqueued(harbor)[0].state == "ready"
+
+
+def test_inline_a_coroutine_is_held_to_its_timeout_as_in_a_worker(harbor: Harbor) -> None:
+    @harbor.task(timeout=0.01, max_attempts=1)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    @harbor.task(timeout=0.01, max_attempts=1)
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "too late"
+
+    @harbor.task(timeout=60, max_attempts=1)
+    async def broken() -> None:
+        raise TimeoutError("the handler's own")
+
+    async def inside() -> str:
+        return harbor.job(endless.enqueue()).error
+
+    with inline(harbor):
+        for task in (endless, deaf):
+            job = harbor.job(task.enqueue())
+            assert (job.state, job.reason, job.error) == ("dlq", "max_attempts", "timed out after 0.01 s")
+        assert asyncio.run(inside()) == "timed out after 0.01 s"
+        assert harbor.job(broken.enqueue()).error.endswith("TimeoutError: the handler's own\n")
+    with inline(harbor, raise_errors=True), pytest.raises(TimeoutError, match="timed out after 0.01 s"):
+        endless.enqueue()
 
 
 # --- In memory ---------------------------------------------------------------------------------------------------

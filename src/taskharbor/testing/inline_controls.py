@@ -110,7 +110,9 @@ def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[Leased
     batch = Batch(items)
     try:
         value = task.function(batch)
-        value = awaited(value) if task.pool == "async" else value
+        # Together they have no more time than any one of them, as in a worker.
+        timeout = min((leased.job.timeout for leased in jobs if leased.job.timeout is not None), default=None)
+        value = awaited(value, timeout) if task.pool == "async" else value
     except (Exception, *NO_END) as error:
         _end(parts, error)
     except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
@@ -147,6 +149,8 @@ def done_with(driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, val
 
 def raised_by(task: Task[Any, Any], error: BaseException) -> Ended:
     """The end of a job whose handler raised this."""
+    if isinstance(error, TimedOut):
+        return Ended(Failed(str(error)), error)
     if not isinstance(error, HandlerSignal):
         return Ended(Failed(task.retold("".join(traceback.format_exception(error)), error)), error)
     ending = ending_of(error)
@@ -157,8 +161,14 @@ def bad_payload(task: Task[Any, Any], refused: Exception) -> Ended:
     return Ended(Dead(f"{type(refused).__name__}: {task.told(refused)}", Reason.BAD_PAYLOAD), refused)
 
 
-def awaited(handler: Coroutine[Any, Any, Any]) -> Any:
-    """The value of an async handler. Where a loop is running already, another one runs it in another thread."""
+class TimedOut(TimeoutError):
+    """The coroutine of a handler had no more time."""
+
+
+def awaited(handler: Coroutine[Any, Any, Any], timeout: timedelta | None) -> Any:
+    """The value of an async handler, which is held to its timeout. Where a loop is running already, another one runs it
+    in another thread."""
+    handler = _in_time(handler, timeout)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -178,3 +188,20 @@ def awaited(handler: Coroutine[Any, Any, Any]) -> Any:
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+async def _in_time(handler: Coroutine[Any, Any, Any], timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - the job's
+    if timeout is None:
+        return await handler
+    late = TimedOut(f"timed out after {timeout.total_seconds():g} s")
+    limit = asyncio.timeout(timeout.total_seconds())
+    try:
+        async with limit:
+            value = await handler
+    except TimeoutError:
+        if limit.expired():
+            raise late from None
+        raise
+    if limit.expired():
+        raise late  # it was cancelled, caught that and returned
+    return value

@@ -46,7 +46,10 @@ def inline(harbor: Harbor, *, raise_errors: bool = False) -> Iterator[Driver]:
     and it is not tried again: it stays scheduled. So is what ends a job for good without an error of the handler's:
     `Unrecoverable`, a `Retry` too many, a result that cannot be kept. Jobs that are due later, because they were
     enqueued or have asked for it (`Retry(delay=60)`, `Snooze(60)`), and jobs that have no handler here stay where
-    they are; timeouts are not kept.
+    they are.
+
+    Coroutines are held to their timeout. A plain function is not, whatever its pool: it runs on the thread that
+    enqueues, and nothing could end it there. `in_memory` and `drain` run it as a worker does.
     """
     with InlineDriver(harbor, raise_errors=raise_errors) as driver, harbor._store.exchanged(driver):
         yield driver
@@ -170,5 +173,5 @@ class InlineDriver(PrivateDriver):
             arguments["context"] = Context(job, job.deliveries, InlineControl(self, leased))
         value = task.function(**arguments)
         if task.pool == "async":
-            value = awaited(value)
+            value = awaited(value, leased.job.timeout)
         return done_with(self, task, leased, value)
