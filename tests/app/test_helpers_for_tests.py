@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -395,6 +397,28 @@ def test_drain_ends_when_what_is_left_has_no_handler(harbor: Harbor) -> None:
         assert drain(harbor)["ready"] == 0
         harbor.enqueue("elsewhere")
         assert drain(harbor)["ready"] == 1
+
+
+def test_draining_is_quiet_unless_logging_is_set_up(tmp_path: Path) -> None:
+    script = tmp_path / "quiet.py"
+    script.write_text(
+        "import logging, sys\n"
+        "from taskharbor import Harbor\n"
+        "from taskharbor.testing import drain, in_memory, inline\n"
+        "harbor = Harbor('memory://')\n"
+        "task = harbor.task(name='broken', max_attempts=2)(lambda: 1 / 0)\n"
+        "for stand_in in (inline, in_memory, in_memory):\n"
+        "    with stand_in(harbor):\n"
+        "        task.enqueue()\n"
+        "        drain(harbor)\n"
+        "    if stand_in is in_memory:\n"
+        "        logging.basicConfig(format='logged: %(message)s')\n"
+    )
+    said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60).stderr
+    assert said.splitlines() == [
+        "logged: broken failed (ZeroDivisionError) and runs again in 0.0 s",
+        "logged: broken failed for good (ZeroDivisionError)",
+    ]
 
 
 # --- What was enqueued -------------------------------------------------------------------------------------------

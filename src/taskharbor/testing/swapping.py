@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -41,9 +42,10 @@ def in_memory(harbor: Harbor) -> Iterator[Driver]:
 def drain(harbor: Harbor, *, rounds: int = 100, **options: Any) -> dict[str, int]:
     """Run what is queued, and what that enqueues in turn, until nothing is left that is due; returns how many jobs
     the store has in each status. A job that fails is tried again without waiting. Jobs for later stay where they are.
-    `options` are those of `harbor.worker`."""
+    `options` are those of `harbor.worker`. What the worker logs goes to the handlers that there are, and nowhere
+    without any."""
     options.setdefault("fleet", False)
-    with _no_waiting(harbor):
+    with _no_waiting(harbor), _quiet():
         for _ in range(rounds):
             queues = busy_queues(harbor.driver)
             if not queues:
@@ -67,6 +69,17 @@ def _no_waiting(harbor: Harbor) -> Iterator[None]:
         harbor.backoff = usual
         for name, policy in policies.items():
             harbor.tasks[name].retry = policy
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without any handler, Python prints warnings to standard error; that a job fails is what many tests are about."""
+    logger, silent = logging.getLogger("taskharbor"), logging.NullHandler()
+    logger.addHandler(silent)
+    try:
+        yield
+    finally:
+        logger.removeHandler(silent)
 
 
 def busy_queues(driver: Driver) -> list[str]:
