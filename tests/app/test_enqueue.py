@@ -391,7 +391,7 @@ def test_a_bad_tenant_or_key_is_refused_by_the_name_that_the_option_has(harbor: 
         ({"key": ""}, "key must not be empty"),
     ):
         with pytest.raises(InvalidInput, match=f"^{said}"):
-            task.using(**options)  # type: ignore[arg-type]
+            task.using(**options)
         with pytest.raises(InvalidInput, match=f"^{said}"):
-            harbor.enqueue("elsewhere", **options)  # type: ignore[arg-type]
+            harbor.enqueue("elsewhere", **options)
     assert task.using(key=None).enqueue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -25,14 +26,14 @@ def throw(error: BaseException, cause: BaseException | None = None) -> None:
     raise error from cause
 
 
-def caught(error: BaseException) -> BaseException:
+def caught(error: Exception) -> Exception:
     try:
         raise error
-    except BaseException as same:
+    except Exception as same:
         return same
 
 
-def noted(error: BaseException) -> BaseException:
+def noted(error: Exception) -> Exception:
     error.add_note("a note\nof two lines")
     return error
 
@@ -53,13 +54,11 @@ def noted(error: BaseException) -> BaseException:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_of_a_traceback_it_is_the_line_with_which_the_text_of_the_exception_begins(
-    error: Exception, line: str
-) -> None:
+def test_of_a_traceback_it_is_the_line_with_which_the_text_of_the_exception_begins(error: Exception, line: str) -> None:
     for text in (told(lambda: throw(error)), "".join(traceback.format_exception(error.with_traceback(None)))):
         assert headline(text) == headline(text.strip()) == line
     for cause in (KeyError("first"), caught(KeyError("first\nof all")), caught(ExceptionGroup("g", [OSError("o")]))):
-        assert headline(told(lambda: throw(error, cause))) == line
+        assert headline(told(partial(throw, error, cause))) == line
         assert headline(told(lambda: throw(caught(RuntimeError("last\nof all")), error))) == "RuntimeError: last"
 
 
@@ -73,10 +72,12 @@ def test_of_any_other_text_it_is_the_first_line() -> None:
 
 def test_what_was_cut_for_its_length_is_still_found() -> None:
     def deep(levels: int) -> None:
-        if levels:
-            (lambda: deep(levels - 1))()
-        else:
+        if not levels:
             raise ValueError("the cause\nand more")
+        deeper(levels - 1)
+
+    def deeper(levels: int) -> None:  # two by turns: of one that calls itself, a traceback shows three frames
+        deep(levels)
 
     def long() -> None:
         raise ValueError("the cause\n" + "and more\n" * MAX_ERROR_CHARACTERS)
