@@ -299,6 +299,9 @@ def test_without_annotation_anything_that_json_can_hold_is_taken_and_nothing_els
     assert stored(task, [1, {"a": None}]) == {"value": [1, {"a": None}]}
     assert "argument 'other' is not JSON" in refusal(task, 1, datetime.now(UTC))
     assert "argument 'value' is not JSON" in refusal(task, float("nan"))
+    assert refusal(task, {1: 2}).endswith(
+        "argument 'value' is not JSON: the key 1 is int, not text. Use dict, list, str, int, finite float, bool or None"
+    )
 
 
 def test_a_default_of_none_allows_none() -> None:

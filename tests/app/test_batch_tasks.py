@@ -207,8 +207,26 @@ def test_inline_settles_items_one_by_one_and_runs_failures_again(harbor: Harbor)
         assert [harbor.job(job).state for job in jobs] == ["done", "dlq", "done", "scheduled"]
         assert harbor.job(jobs[2]).failures == 1
     assert calls == [4, 1]
-    with inline(harbor, raise_errors=True), pytest.raises(ValueError, match="the first time"):
-        index.enqueue(2)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(ValueError, match="the first time"):
+            index.enqueue(2)
+        with pytest.raises(Unrecoverable, match="nonsense"):
+            index.enqueue(1)
+        assert harbor.job(index.enqueue(0)).state == "done"
+
+
+def test_inline_a_batch_of_coroutines_has_the_time_of_its_shortest_job(harbor: Harbor) -> None:
+    @harbor.task(batch=3, timeout=60, max_attempts=1)
+    async def index(batch: Batch[Document]) -> None:
+        batch[0].done()
+        await asyncio.Event().wait()
+
+    with inline(harbor):
+        jobs = harbor.enqueue_many([index.new_job(1), index.using(timeout=0.01).new_job(2)])
+        assert [(job.state, job.error) for job in map(harbor.job, jobs)] == [
+            ("done", ""),
+            ("dlq", "timed out after 0.01 s"),
+        ]
 
 
 def test_inline_keeps_tenants_apart_and_sorts_out_bad_payloads(harbor: Harbor) -> None:

@@ -379,3 +379,19 @@ def test_an_option_that_is_misspelled_is_answered_with_the_nearest(harbor: Harbo
 def test_a_delay_below_zero_is_shown_in_seconds(harbor: Harbor) -> None:
     with pytest.raises(InvalidInput, match="delay must be from 0 to .* days, got -5 s"):
         harbor.task(name="t")(lambda: None).using(delay=-5)
+
+
+def test_a_bad_tenant_or_key_is_refused_by_the_name_that_the_option_has(harbor: Harbor) -> None:
+    task = harbor.task(name="t")(lambda: None)
+    for options, said in (
+        ({"tenant": 5}, "tenant must be text, got int"),
+        ({"tenant": None}, "tenant must be text, got NoneType"),
+        ({"tenant": ""}, "tenant must not be empty"),
+        ({"key": 5}, "key must be text, got int"),
+        ({"key": ""}, "key must not be empty"),
+    ):
+        with pytest.raises(InvalidInput, match=f"^{said}"):
+            task.using(**options)
+        with pytest.raises(InvalidInput, match=f"^{said}"):
+            harbor.enqueue("elsewhere", **options)
+    assert task.using(key=None).enqueue()

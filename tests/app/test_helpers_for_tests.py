@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +19,7 @@ from taskharbor import (
     Context,
     Harbor,
     InvalidInput,
+    InvalidPayload,
     PayloadTooLarge,
     Retry,
     Snooze,
@@ -114,6 +118,81 @@ def test_inline_errors_can_be_raised_where_the_job_was_enqueued(harbor: Harbor) 
         with pytest.raises(LookupError, match="gone"):
             broken.enqueue()
         assert enqueued(harbor)[0].failures == 1
+
+
+def test_inline_an_error_is_raised_once_and_only_by_the_call_that_enqueued_its_job(harbor: Harbor) -> None:
+    ran: list[str] = []
+
+    @harbor.task
+    def broken() -> None:
+        ran.append("broken")
+        raise LookupError("gone")
+
+    @harbor.task
+    def fine(name: str) -> None:
+        ran.append(name)
+
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(LookupError):
+            harbor.enqueue_many([fine.new_job("beside"), broken.new_job(), fine.new_job("behind")])
+        fine.enqueue("later")
+        assert ran == ["beside", "broken", "behind", "later"]
+        assert [job.state for job in enqueued(harbor)] == ["done", "scheduled", "done", "done"]
+
+
+def test_inline_a_job_that_runs_inside_the_call_of_another_raises_nothing_there(harbor: Harbor) -> None:
+    seen: list[str] = []
+
+    @harbor.task(priority=1)
+    def outer() -> None:
+        harbor.enqueue("fine")  # runs what waits beside it too
+        seen.append("no error")
+
+    @harbor.task
+    def broken() -> None:
+        raise LookupError("gone")
+
+    harbor.task(name="fine")(lambda: None)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(LookupError):
+            harbor.enqueue_many([outer.new_job(), broken.new_job()])
+        assert (seen, enqueued(harbor, outer)[0].state) == (["no error"], "done")
+
+
+def test_inline_whatever_ends_a_job_for_good_is_raised_where_it_was_enqueued(harbor: Harbor) -> None:
+    calls: list[int] = []
+
+    @harbor.task(max_attempts=3)
+    def again(until: int) -> None:
+        calls.append(1)
+        if len(calls) < until:
+            raise Retry(reason="not yet")
+
+    @harbor.task
+    def hopeless() -> None:
+        raise Unrecoverable("no such user")
+
+    @harbor.task
+    def cancelled() -> None:
+        raise Cancel("not needed")
+
+    harbor.task(name="bad")(lambda: [object()])
+    harbor.task(name="large")(lambda: "x" * 2_000_000)
+    harbor.task(name="strict")(lambda n: n)
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(Unrecoverable, match="no such user"):
+            hopeless.enqueue()
+        with pytest.raises(InvalidPayload, match="cannot be stored"):
+            harbor.enqueue("bad")
+        with pytest.raises(PayloadTooLarge, match="the result has"):
+            harbor.enqueue("large")
+        with pytest.raises(InvalidPayload):
+            harbor.driver.enqueue([_raw("strict", b"[]")])
+        assert harbor.job(again.enqueue(2)).state == "done"
+        with pytest.raises(Retry, match="not yet"):
+            again.enqueue(99)
+        assert harbor.job(cancelled.enqueue()).state == "cancelled"
+        assert [job.state for job in enqueued(harbor)] == ["dlq", "dlq", "dlq", "dlq", "done", "dlq", "cancelled"]
 
 
 @pytest.mark.parametrize(
@@ -234,6 +313,34 @@ def test_inline_an_interrupt_gives_the_job_back(harbor: Harbor) -> None:
         assert enqueued(harbor)[0].state == "ready"
 
 
+def test_inline_a_coroutine_is_held_to_its_timeout_as_in_a_worker(harbor: Harbor) -> None:
+    @harbor.task(timeout=0.01, max_attempts=1)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    @harbor.task(timeout=0.01, max_attempts=1)
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "too late"
+
+    @harbor.task(timeout=60, max_attempts=1)
+    async def broken() -> None:
+        raise TimeoutError("the handler's own")
+
+    async def inside() -> str:
+        return harbor.job(endless.enqueue()).error
+
+    with inline(harbor):
+        for task in (endless, deaf):
+            job = harbor.job(task.enqueue())
+            assert (job.state, job.reason, job.error) == ("dlq", "max_attempts", "timed out after 0.01 s")
+        assert asyncio.run(inside()) == "timed out after 0.01 s"
+        assert harbor.job(broken.enqueue()).error.endswith("TimeoutError: the handler's own\n")
+    with inline(harbor, raise_errors=True), pytest.raises(TimeoutError, match="timed out after 0.01 s"):
+        endless.enqueue()
+
+
 # --- In memory ---------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +397,28 @@ def test_drain_ends_when_what_is_left_has_no_handler(harbor: Harbor) -> None:
         assert drain(harbor)["ready"] == 0
         harbor.enqueue("elsewhere")
         assert drain(harbor)["ready"] == 1
+
+
+def test_draining_is_quiet_unless_logging_is_set_up(tmp_path: Path) -> None:
+    script = tmp_path / "quiet.py"
+    script.write_text(
+        "import logging, sys\n"
+        "from taskharbor import Harbor\n"
+        "from taskharbor.testing import drain, in_memory, inline\n"
+        "harbor = Harbor('memory://')\n"
+        "task = harbor.task(name='broken', max_attempts=2)(lambda: 1 / 0)\n"
+        "for stand_in in (inline, in_memory, in_memory):\n"
+        "    with stand_in(harbor):\n"
+        "        task.enqueue()\n"
+        "        drain(harbor)\n"
+        "    if stand_in is in_memory:\n"
+        "        logging.basicConfig(format='logged: %(message)s')\n"
+    )
+    said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60).stderr
+    assert said.splitlines() == [
+        "logged: broken failed (ZeroDivisionError) and runs again in 0.0 s",
+        "logged: broken failed for good (ZeroDivisionError)",
+    ]
 
 
 # --- What was enqueued -------------------------------------------------------------------------------------------

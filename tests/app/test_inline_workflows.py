@@ -88,3 +88,24 @@ def test_inline_steps_that_are_not_due_wait_and_a_cancelled_one_lets_the_others_
         assert (run.state, ran) == ("running", [])
         harbor.cancel(next(run.steps()).job_id)
         assert (run.refresh().state, ran) == ("failed", ["ran"])
+
+
+def test_inline_the_error_of_a_step_is_raised_where_its_workflow_was_started(harbor: Harbor) -> None:
+    @harbor.task
+    def broken() -> None:
+        raise LookupError("gone")
+
+    @harbor.task(queue="other")
+    def hopeless() -> None:
+        raise Unrecoverable("no such user")
+
+    @harbor.task
+    def fine() -> None: ...
+
+    with inline(harbor, raise_errors=True):
+        with pytest.raises(LookupError):
+            harbor.start(chain(broken.s(), fine.s()))
+        with pytest.raises(Unrecoverable):
+            harbor.start(chain(fine.s(), hopeless.s()))
+        assert harbor.start(chain(fine.s(), fine.s())).state == "done"
+        assert harbor.job(fine.enqueue()).state == "done"

@@ -247,7 +247,9 @@ def test_what_to_do_with_a_duplicate_needs_something_that_makes_one(harbor: Harb
     @harbor.task
     def send(to: str) -> None: ...
 
-    with pytest.raises(InvalidInput, match="on_duplicate says what a key counts for: give key='…' as well"):
+    with pytest.raises(
+        InvalidInput, match="on_duplicate is about jobs with a key, and this one has none: give key='…'"
+    ):
         send.using(on_duplicate="raise").enqueue(to="ada")
     assert harbor.driver.counts()["ready"] == 0
     send.using(on_duplicate="raise", key="a").enqueue(to="ada")

@@ -109,6 +109,7 @@ class JobView:
 
     @property
     def failures(self) -> int:
+        """How many of the attempts have failed: 0 for a job that was done at its first one."""
         return self.record.attempts
 
     @property

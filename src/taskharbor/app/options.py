@@ -13,7 +13,7 @@ from taskharbor.app.unique import SCOPE, Complete, Unique, debounced, throttled
 from taskharbor.core.contract import Duration
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.limiting import LIMIT_KEY
-from taskharbor.core.limits import check_duration
+from taskharbor.core.limits import MAX_KEY, MAX_TENANT, check_duration, check_name
 from taskharbor.core.model import NewJob
 
 LimitKey = str | Callable[..., str | None]
@@ -87,6 +87,18 @@ def check_attempts(max_attempts: object) -> None:
         raise InvalidInput("max_attempts counts all executions, so 0 is none: give 1 for no retry, or leave it out")
 
 
+def _check_renamed(options: Mapping[str, Any]) -> None:
+    """Refuse a bad tenant or key by the name that the option has here. The fields of a job have other ones."""
+    for option, longest in (("tenant", MAX_TENANT), ("key", MAX_KEY)):
+        value = options.get(option)
+        if value is None and (option == "key" or option not in options):
+            continue
+        try:
+            check_name(value, _FIELDS[option], longest)  # type: ignore[arg-type] # what it is, is the question
+        except InvalidInput as error:
+            raise type(error)(f"{option}{str(error).removeprefix(_FIELDS[option])}") from None
+
+
 def _check_scope(given: object) -> None:
     """Refuse what is neither a rule nor the scope of a key, with what was probably meant."""
     if isinstance(given, str):
@@ -147,6 +159,7 @@ class Terms(NamedTuple):
             if options.get(first) is not None and options.get(second) is not None:
                 raise InvalidInput(f"{first} and {second} do not go together: give one of them")
         check_attempts(options.get("max_attempts"))
+        _check_renamed(options)
         if options.get("max_retries") == 0:
             options = {**options, "max_retries": 1}
         fields = {**self.fields, **{_FIELDS.get(k, k): v for k, v in options.items() if k not in _OURS}}
@@ -228,7 +241,8 @@ class Terms(NamedTuple):
     def new_job(self, type: str, payload: bytes, now: Callable[[], datetime]) -> NewJob:
         if self.about_a_key is not None and self.fields.get("idempotency_key") is None:
             raise InvalidInput(
-                f"{type}: {self.about_a_key} says what a key counts for: give key='…' as well, or unique=Unique(…)"
+                f"{type}: {self.about_a_key} is about jobs with a key, and this one has none: give key='…' as well, or "
+                "unique=Unique(…)"
             )
         if self.limit_key is not None:
             meta = self.meta_for(type, payload)

@@ -28,7 +28,7 @@ def encode_result(task: str, value: Any, codec: Codec) -> bytes | None:
         _refuse_odd_keys(value)
         return codec.encode(_jsonable(value))
     except (InvalidPayload, ValueError, RecursionError) as error:
-        what = f"{task}: its result, a {type(value).__name__}, cannot be stored"
+        what = f"{task}: its result, of type {type(value).__name__}, cannot be stored"
         cure = "return JSON, or store it elsewhere and return a reference"
         raise InvalidPayload(f"{what} ({error}): {cure}", unquoted=f"{what} ({unquoted(error)}): {cure}") from None
 

@@ -13,6 +13,7 @@ from taskharbor.core.codec import Codec
 from taskharbor.core.contract import Driver
 from taskharbor.core.endings import why
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.headlines import headline
 from taskharbor.core.model import Job, Status
 from taskharbor.core.outcome import OWN_REASONS
 
@@ -89,8 +90,7 @@ def _raise(job: Job, error: str) -> NoReturn:
             ended, error = f"was {error}", ""
     else:
         ended = "expired before it ran"
-    # The last line of a traceback is the one that says what went wrong; all of it is in `error`.
-    summary = error.strip().rpartition("\n")[2]
+    summary = headline(error)  # all of it is in `error`
     raise JobFailed(
         f"{job.type} {job.id} {ended}" + (f": {summary}" if summary else ""),
         id=job.id,

@@ -35,7 +35,8 @@ examples:
   taskharbor jobs wait 0198c7a2-6f0e-7d5b-9a51-3f4de1c4e6aa --timeout 1m
 """
 _LIST: Final = """\
-List jobs, the newest first: those that were enqueued last, whatever became of them since.
+List jobs, the newest first: those that were enqueued last, whatever became of them since. With --json, `attempts` of
+a job is the number of its failures so far: 0 for one that was done at its first attempt.
 
 examples:
   taskharbor jobs list
@@ -45,6 +46,7 @@ examples:
 _SHOW: Final = """\
 Show everything about one job: payload, result, progress, and each attempt with its wait, its run and its error.
 What is encrypted is shown with the id of its key, and in plain with --decrypt where the key is.
+With --json, `attempts` inside `job` is the number of failures so far, and `attempts` beside it lists every attempt.
 
 examples:
   taskharbor jobs show ID

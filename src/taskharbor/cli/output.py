@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, TextIO
 
 from taskharbor.cli.table import table as plain_table
+from taskharbor.core.headlines import headline
 
 # What a terminal would obey instead of show. Payloads and errors come from anywhere.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -54,9 +55,8 @@ def in_one_line(text: str) -> str:
 
 
 def shortened(text: str, longest: int = 60) -> str:
-    """The line that says most, cut if need be: the last of a traceback, else the first. Never used for ids."""
-    lines = text.strip().splitlines() or [""]
-    line = in_one_line(lines[-1] if lines[0].startswith("Traceback ") else lines[0])
+    """The line of an error that says most, cut if need be. Never used for ids."""
+    line = in_one_line(headline(text))
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

@@ -52,9 +52,9 @@ class JsonCodec:
             raise InvalidPayload(f"{said}: {error}", unquoted=said) from None
 
 
-def odd_key(key: object, before: str = "") -> InvalidPayload:
+def odd_key(key: object) -> InvalidPayload:
     kind = type(key).__name__
-    return InvalidPayload(f"{before}the key {key!r} is {kind}, not text", unquoted=f"{before}a key is {kind}, not text")
+    return InvalidPayload(f"the key {key!r} is {kind}, not text", unquoted=f"a key is {kind}, not text")
 
 
 def _refuse_odd_keys(value: JsonValue) -> None:
@@ -62,7 +62,7 @@ def _refuse_odd_keys(value: JsonValue) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise odd_key(key, "not JSON: ")
+                raise odd_key(key)
             _refuse_odd_keys(inner)
     elif isinstance(value, list | tuple):
         for inner in value:

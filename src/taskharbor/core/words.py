@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from taskharbor.core.headlines import headline
+
 # What HTML must not hold, what would move text about, and what cannot be seen; a line's end and a tab may stay.
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ud800-\udfff"
@@ -29,11 +31,8 @@ def short(text: str, longest: int = 40) -> str:
 
 
 def gist(text: str, longest: int = 160) -> str:
-    """The line that says most: the last of a traceback, else the first."""
-    lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
-    margin = [line for line in lines if not line[0].isspace()]
-    traced = lines[0].startswith("Traceback ") or any(line.lstrip().startswith('File "') for line in lines)
-    line = visible((margin or lines)[-1] if traced else lines[0]).strip()
+    """The line of an error that says most, cut if need be."""
+    line = visible(headline(text))
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

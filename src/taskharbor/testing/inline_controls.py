@@ -5,24 +5,44 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from taskharbor.app.batches import OPEN, Batch, BatchItem, settle_returned
 from taskharbor.core.errors import DecryptionFailed, InvalidPayload, JobNotInflight
-from taskharbor.core.model import Extension, LeasedJob, Progress, Reason
-from taskharbor.core.outcome import Dead, Done, Ending, Failed, HandlerSignal, ending_of, settlement
-from taskharbor.core.retry import Backoff
+from taskharbor.core.model import Extension, Job, LeasedJob, Progress, Reason
+from taskharbor.core.outcome import Dead, Done, Ending, Failed, HandlerSignal, ending_of
+from taskharbor.core.workflow import WORKFLOW
 
 if TYPE_CHECKING:
     from taskharbor.app.task import Task
     from taskharbor.testing.running import InlineDriver
 
-AT_ONCE: Final = Backoff(base=0, jitter="none")
 LEASE: Final = timedelta(days=1)
 NO_END: Final = (SystemExit, asyncio.CancelledError)
 """What ends a program or a task elsewhere. A worker goes on: for it, the attempt has failed."""
+
+
+class Ended(NamedTuple):
+    """How an execution ended, and what a caller is to be told of it who wants to hear of errors."""
+
+    ending: Ending
+    error: BaseException | None = None
+
+
+class Call:
+    """A call of the application that sets jobs going: these, and the steps of these workflows. It returns when they
+    have run, and whatever else was due then."""
+
+    def __init__(self, ids: Iterable[str] = (), workflows: Iterable[str] = ()) -> None:
+        self._ids = frozenset(ids)
+        self._workflows = frozenset(workflows)
+        self.error: BaseException | None = None
+        """The first of its own jobs, where it is to be raised."""
+
+    def owns(self, job: Job) -> bool:
+        return job.id in self._ids or job.meta.get(WORKFLOW) in self._workflows
 
 
 class InlineControl:
@@ -53,7 +73,6 @@ class InlineItem(InlineControl):
         self._leased = leased
         self._started = started
         self.ending: Ending | None = None
-        self.error: BaseException | None = None
 
     @property
     def state(self) -> str:
@@ -63,23 +82,18 @@ class InlineItem(InlineControl):
         return self.settle(done_with(self._driver, self._task, self._leased, result))
 
     def raised(self, error: BaseException) -> bool:
-        if isinstance(error, HandlerSignal):
-            return self.settle(ending_of(error))
-        self.error = error
-        return self.settle(Failed(self._task.retold("".join(traceback.format_exception(error)), error)))
+        return self.settle(raised_by(self._task, error))
 
-    def settle(self, ending: Ending) -> bool:
+    def settle(self, ended: Ended) -> bool:
         if self.ending is not None:
             raise JobNotInflight(f"job {self._id} of the batch was settled before, as {self.state}")
-        self.ending = ending
-        job, lease = self._leased
-        now = self._driver.now()
-        self._driver.settle([settlement(ending, job, lease.token, self._started, now, AT_ONCE)])
+        self.ending = ended.ending
+        self._driver.end(self._leased, ended, self._started)
         return True
 
 
-def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[LeasedJob]) -> BaseException | None:
-    """Run the handler of a batch for these jobs and settle each. Returns the first error of any."""
+def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[LeasedJob]) -> None:
+    """Run the handler of a batch for these jobs and settle each."""
     started = driver.now()
     parts = [InlineItem(driver, task, leased, started) for leased in jobs]
     items = []
@@ -88,15 +102,17 @@ def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[Leased
             job = task.opened(leased.job)
             items.append(BatchItem(job, task.arguments(job.payload), part))
         except (InvalidPayload, DecryptionFailed) as refused:
-            part.settle(Dead(f"{type(refused).__name__}: {task.told(refused)}", Reason.BAD_PAYLOAD))
+            part.settle(bad_payload(task, refused))
         except Exception as error:
             part.raised(error)
     if not items:
-        return None
+        return
     batch = Batch(items)
     try:
         value = task.function(batch)
-        value = awaited(value) if task.pool == "async" else value
+        # Together they have no more time than any one of them, as in a worker.
+        timeout = min((leased.job.timeout for leased in jobs if leased.job.timeout is not None), default=None)
+        value = awaited(value, timeout) if task.pool == "async" else value
     except (Exception, *NO_END) as error:
         _end(parts, error)
     except BaseException:  # an interrupt, or a test that ends here: not the handler's doing
@@ -110,8 +126,8 @@ def run_inline(driver: InlineDriver, task: Task[Any, Any], jobs: Sequence[Leased
         except InvalidPayload as refused:
             for part in parts:
                 if part.ending is None:
-                    part.settle(Dead(f"the handler succeeded, but its results cannot be kept: {task.told(refused)}"))
-    return next((part.error for part in parts if part.error is not None), None)
+                    reason = f"the handler succeeded, but its results cannot be kept: {task.told(refused)}"
+                    part.settle(Ended(Dead(reason), refused))
 
 
 def _end(parts: Sequence[InlineItem], error: BaseException) -> None:
@@ -120,19 +136,39 @@ def _end(parts: Sequence[InlineItem], error: BaseException) -> None:
             part.raised(error)
 
 
-def done_with(driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, value: Any) -> Ending:
+def done_with(driver: InlineDriver, task: Task[Any, Any], leased: LeasedJob, value: Any) -> Ended:
     """The end of a job whose handler returned this."""
     try:
         result = task.result_for(leased.job, value)
         if result is not None:
             driver.limits.check_size(result, "the result")
     except Exception as refused:  # a codec of somebody else's may raise anything
-        return Dead(f"the handler succeeded, but its result cannot be kept: {task.told(refused)}")
-    return Done(result)
+        return Ended(Dead(f"the handler succeeded, but its result cannot be kept: {task.told(refused)}"), refused)
+    return Ended(Done(result))
 
 
-def awaited(handler: Coroutine[Any, Any, Any]) -> Any:
-    """The value of an async handler. Where a loop is running already, another one runs it in another thread."""
+def raised_by(task: Task[Any, Any], error: BaseException) -> Ended:
+    """The end of a job whose handler raised this."""
+    if isinstance(error, TimedOut):
+        return Ended(Failed(str(error)), error)
+    if not isinstance(error, HandlerSignal):
+        return Ended(Failed(task.retold("".join(traceback.format_exception(error)), error)), error)
+    ending = ending_of(error)
+    return Ended(ending, error if isinstance(ending, Dead | Failed) else None)
+
+
+def bad_payload(task: Task[Any, Any], refused: Exception) -> Ended:
+    return Ended(Dead(f"{type(refused).__name__}: {task.told(refused)}", Reason.BAD_PAYLOAD), refused)
+
+
+class TimedOut(TimeoutError):
+    """The coroutine of a handler had no more time."""
+
+
+def awaited(handler: Coroutine[Any, Any, Any], timeout: timedelta | None) -> Any:
+    """The value of an async handler, which is held to its timeout. Where a loop is running already, another one runs it
+    in another thread."""
+    handler = _in_time(handler, timeout)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -152,3 +188,20 @@ def awaited(handler: Coroutine[Any, Any, Any]) -> Any:
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+async def _in_time(handler: Coroutine[Any, Any, Any], timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - the job's
+    if timeout is None:
+        return await handler
+    late = TimedOut(f"timed out after {timeout.total_seconds():g} s")
+    limit = asyncio.timeout(timeout.total_seconds())
+    try:
+        async with limit:
+            value = await handler
+    except TimeoutError:
+        if limit.expired():
+            raise late from None
+        raise
+    if limit.expired():
+        raise late  # it was cancelled, caught that and returned
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,7 +14,7 @@ from taskharbor.core.model import Status
 from taskharbor.core.retry import Backoff
 from taskharbor.drivers.memory import MemoryDriver
 
-_AT_ONCE: Final = Backoff(base=0, jitter="none")
+AT_ONCE: Final = Backoff(base=0, jitter="none")
 
 
 class PrivateDriver(MemoryDriver):
@@ -41,9 +42,10 @@ def in_memory(harbor: Harbor) -> Iterator[Driver]:
 def drain(harbor: Harbor, *, rounds: int = 100, **options: Any) -> dict[str, int]:
     """Run what is queued, and what that enqueues in turn, until nothing is left that is due; returns how many jobs
     the store has in each status. A job that fails is tried again without waiting. Jobs for later stay where they are.
-    `options` are those of `harbor.worker`."""
+    `options` are those of `harbor.worker`. What the worker logs goes to the handlers that there are, and nowhere
+    without any."""
     options.setdefault("fleet", False)
-    with _no_waiting(harbor):
+    with _no_waiting(harbor), _quiet():
         for _ in range(rounds):
             queues = busy_queues(harbor.driver)
             if not queues:
@@ -58,7 +60,7 @@ def drain(harbor: Harbor, *, rounds: int = 100, **options: Any) -> dict[str, int
 @contextmanager
 def _no_waiting(harbor: Harbor) -> Iterator[None]:
     policies = {name: task.retry for name, task in harbor.tasks.items()}
-    usual, harbor.backoff = harbor.backoff, _AT_ONCE
+    usual, harbor.backoff = harbor.backoff, AT_ONCE
     for task in harbor.tasks.values():
         task.retry = None
     try:
@@ -67,6 +69,17 @@ def _no_waiting(harbor: Harbor) -> Iterator[None]:
         harbor.backoff = usual
         for name, policy in policies.items():
             harbor.tasks[name].retry = policy
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without any handler, Python prints warnings to standard error; that a job fails is what many tests are about."""
+    logger, silent = logging.getLogger("taskharbor"), logging.NullHandler()
+    logger.addHandler(silent)
+    try:
+        yield
+    finally:
+        logger.removeHandler(silent)
 
 
 def busy_queues(driver: Driver) -> list[str]:

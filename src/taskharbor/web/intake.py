@@ -62,7 +62,9 @@ def described(body: schemas.NewJob, tenant_id: str, header_key: str | None = Non
     if body.delay is not None and body.run_at is not None:
         raise InvalidInput("run_at and delay say the same in two ways: give one of them")
     if key is None and (body.unique is not None or "on_duplicate" in body.model_fields_set):
-        raise InvalidInput("unique and on_duplicate say what a key counts for: give a key, or leave them out")
+        raise InvalidInput(
+            "unique and on_duplicate are about jobs with a key, and this one has none: give a key, or leave them out"
+        )
     more: dict[str, Any] = {} if body.unique is None else {"unique": tuple(body.unique)}
     job = NewJob(
         body.type,

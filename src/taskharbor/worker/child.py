@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -31,10 +32,35 @@ if TYPE_CHECKING:
 FOR_THE_WORKER: Final = (signal.SIGTERM, signal.SIGINT)
 """Signals that come to all processes of a service or a terminal, and mean the worker."""
 NOWHERE: Final = State()
+CHILD: Final = "taskharbor-child"
+"""What the processes of handlers are called, from their first moment."""
+UNGUARDED: Final = 213
+"""The exit code of a child that was to start a worker while it read the application. The pipe is not open by then."""
+
+_has_read = threading.Event()
+"""Whether this process, if it is a child, has read the application, and at first the script that its parent runs."""
+
+
+def refuse_worker_while_reading() -> None:
+    """End a child that comes to a worker in the application that it reads: it would take jobs from its own parent, and
+    need children for them that do the same. No error, which a script might catch, and no exit that waits for threads
+    of the script."""
+    if not _has_read.is_set() and multiprocessing.current_process().name == CHILD:
+        sys.stderr.write(f"taskharbor: {unguarded()}\n")
+        sys.stderr.flush()
+        os._exit(UNGUARDED)
+
+
+def unguarded() -> str:
+    return (
+        "the process of a handler reads the application once more, and there it came to a line that starts a worker: "
+        'put that under `if __name__ == "__main__":`'
+    )
 
 
 def serve(pipe: Connection, limits: Limits) -> None:
     """Run one job after the other until the parent goes away."""
+    _has_read.set()
     _heed_no_signals()
     from taskharbor.worker.executor import Executor
 
@@ -225,7 +251,11 @@ class _RemoteRun:
 
 def _find(module: str, name: str) -> Task[..., Any]:
     """The task, where the parent's code says it is. Names come from the parent's own functions, never from a job."""
-    found: Any = importlib.import_module(module)
+    _has_read.clear()
+    try:
+        found: Any = importlib.import_module(module)
+    finally:
+        _has_read.set()
     for part in name.split("."):
         found = getattr(found, part)
     if not isinstance(found, Task):

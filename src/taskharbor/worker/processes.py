@@ -24,7 +24,15 @@ from taskharbor.core.limits import Limits
 from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Ending, Failed, Released
 from taskharbor.drivers.jsonfile import records
 from taskharbor.worker.batching import BatchRun
-from taskharbor.worker.child import FOR_THE_WORKER, NOWHERE, serve
+from taskharbor.worker.child import (
+    CHILD,
+    FOR_THE_WORKER,
+    NOWHERE,
+    UNGUARDED,
+    refuse_worker_while_reading,
+    serve,
+    unguarded,
+)
 from taskharbor.worker.executor import stopped
 from taskharbor.worker.held import Held
 from taskharbor.worker.words import Told, heard
@@ -46,6 +54,7 @@ class Processes:
     """The children of this worker, one to a thread slot."""
 
     def __init__(self, limits: Limits, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        refuse_worker_while_reading()  # before it has taken a job
         self._limits = limits
         self._is_stopping = is_stopping
         self._mine = threading.local()
@@ -62,6 +71,8 @@ class Processes:
             with self._lock, _births:
                 if self._closed or _program_ends.is_set():
                     return Released()
+                if _is_unguarded.is_set():
+                    return Failed(unguarded())
                 child = self._mine.child = Child(self._limits, self._is_stopping)
                 self._all = [other for other in self._all if other.is_alive()] + [child]
         return child.run(held)
@@ -89,9 +100,7 @@ class Child:
         # Spawned, never forked: a fork of a process with threads and open connections cannot be trusted.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process: SpawnProcess = context.Process(
-            target=serve, args=(theirs, limits), name="taskharbor-child", daemon=True
-        )
+        self._process: SpawnProcess = context.Process(target=serve, args=(theirs, limits), name=CHILD, daemon=True)
         with _held_back():
             self._process.start()
         theirs.close()
@@ -155,7 +164,12 @@ class Child:
         self._kill()
         if was_ended or (code is not None and -code in FOR_THE_WORKER and self._will_stop()):
             return Released()
-        return Failed(f"the process of the handler ended without a word ({_exit(code)})")
+        if code == UNGUARDED:
+            if not self._is_ready:
+                _is_unguarded.set()
+            return Failed(unguarded())
+        when = "" if self._is_ready else " while it read the application, which it does before it begins"
+        return Failed(f"the process of the handler ended without a word{when} ({_exit(code)})")
 
     def _will_stop(self) -> bool:
         """Whether the signal that ended the child has come to the worker too, if perhaps a little later."""
@@ -168,6 +182,9 @@ class Child:
 _living: weakref.WeakSet[Child] = weakref.WeakSet()
 _births = threading.Lock()
 _program_ends = threading.Event()
+_is_unguarded = threading.Event()
+"""The script of this program starts a worker wherever it is read. Each child would do again what stands above that,
+such as enqueueing one more job, so that no other is made."""
 
 
 @atexit.register
