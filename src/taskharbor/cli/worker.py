@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,20 +111,24 @@ def _queues(arguments: argparse.Namespace) -> list[str] | dict[str, int] | None:
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.app import required_app
     from taskharbor.worker import supervisor
-    from taskharbor.worker.logs import log_to
+    from taskharbor.worker.program_log import ProgramLog, name_worker, packages
 
     if isinstance(arguments.lake_in_file, str):
         # A worker has no such flag, and must not prune what the lake has not got; nor must its processes.
         os.environ.setdefault("TASKHARBOR_LAKE", arguments.lake_in_file)
+    lines = ProgramLog(arguments.log_level, arguments.log_format)
+    lines.begin()
     harbor = required_app(arguments)
     if not harbor.tasks and not arguments.take_all:
         raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
-    log_to(level=arguments.log_level, format=arguments.log_format)
+    modules = (task.function.__module__ for task in harbor.tasks.values())
+    replace(lines, own=packages([arguments.app, *modules])).install()
     settings = worker_settings(arguments)
     if arguments.processes > 1:
         return _run_many(arguments, harbor, settings)
     is_one_of_several = os.environ.get(supervisor.SUPERVISED) == "1"  # which the worker takes out of the environment
     worker = harbor.worker(**settings)
+    name_worker(worker.id)
     _announce(harbor, settings, worker.id, arguments.log_format)
     left = 0
     try:

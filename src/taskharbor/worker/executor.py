@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Mapping
 from contextvars import Context as Variables
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from taskharbor.app.context import Context, Control
 from taskharbor.core.errors import DecryptionFailed, EncryptionKeyMissing, InvalidPayload
 from taskharbor.core.limits import Limits
+from taskharbor.core.logged import running
 from taskharbor.core.model import Job, Reason
 from taskharbor.core.outcome import (
     CANCELLED_RUNNING,
@@ -49,6 +51,8 @@ class Running(Control, Protocol):
     @property
     def timeout(self) -> timedelta | None: ...
 
+    def log_fields(self) -> Mapping[str, Any]: ...
+
 
 class Executor:
     """How a handler is called, the same for every kind of slot."""
@@ -69,7 +73,9 @@ class Executor:
         try:
             task, arguments = self.prepared(held)
             # In a context of its own: what one job sets in a ContextVar is not for the next to see.
-            value = Variables().run(task.function, **arguments)
+            variables = Variables()
+            variables.run(running.set, held)
+            value = variables.run(task.function, **arguments)
         except BaseException as error:
             return self.after(held, error)
         if held.cancelled and held.noticed:

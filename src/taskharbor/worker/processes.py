@@ -27,6 +27,7 @@ from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.child import FOR_THE_WORKER, NOWHERE, serve
 from taskharbor.worker.executor import stopped
 from taskharbor.worker.held import Held
+from taskharbor.worker.program_log import to_hand_on
 from taskharbor.worker.words import Told, heard
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Child:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(
-            target=serve, args=(theirs, limits), name="taskharbor-child", daemon=True
+            target=serve, args=(theirs, limits, to_hand_on()), name="taskharbor-child", daemon=True
         )
         with _held_back():
             self._process.start()
