@@ -15,7 +15,7 @@ from typing import Final
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
-from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
+from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.crew import Crew
@@ -367,6 +367,9 @@ class Claimer:
 
     def _say(self, held: Held, word: Settlement, status: Status, now: datetime) -> None:
         match held.ending:
+            case _ if status is Status.CANCELLED:
+                if _heeded(held):
+                    log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
             case Failed(kind=kind) if status is Status.READY and word.update is not None:
                 again = word.update.run_at
                 wait_s = 0.0 if again is None else (again - now).total_seconds()
@@ -385,3 +388,9 @@ class Claimer:
                     log.error("%s is put back for %.0f s: %s", held.job.type, wait_s, reason, extra=fields)
             case _:
                 pass
+
+
+def _heeded(held: Held) -> bool:
+    """Whether a job that is cancelled now ended so because somebody asked, and not by a word of its own handler."""
+    ending = held.ending
+    return held.started_at is not None and not (isinstance(ending, Cancelled) and ending.reason != CANCELLED_RUNNING)

@@ -217,8 +217,9 @@ class Heartbeat:
     def _cancel(self, held: Held) -> None:
         if not held.asked_to_cancel:
             held.asked_to_cancel = True
-            when = "while it ran" if held.started else "before it ran"
-            log.info("%s was cancelled %s", held.job.type, when, extra=job_fields(held.job))
+            # How it ends is said when it has: a thread may go on to its end, and be done.
+            what = "is cancelled: its handler is told to stop" if held.started else "was cancelled before it ran"
+            log.info("%s %s", held.job.type, what, extra=job_fields(held.job))
             held.stop()
 
     def _give_up_lost(self, moment: float) -> None:
