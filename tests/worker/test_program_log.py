@@ -173,6 +173,18 @@ def test_libraries_are_heard_from_a_warning_on_unless_the_application_wants_more
 
 
 @pytest.mark.process
+def test_what_psycopg_says_of_a_connection_that_is_gone_is_left_to_our_own_word_about_the_outage() -> None:
+    more = (
+        "@harbor.task\ndef away() -> None:\n    log = logging.getLogger('psycopg')\n"
+        "    log.warning('error ignored terminating %r: %s', '<psycopg.Pipeline [BAD]>', 'the connection is lost')\n"
+        "    log.warning('unknown PostgreSQL timezone: %r; will use UTC', 'Mars')\n"
+    )
+    lines = as_json(written("away", more=more, words=("--log-format", "json")))
+    said = [line["message"] for line in lines if line["logger"] == "psycopg"]
+    assert said == ["unknown PostgreSQL timezone: 'Mars'; will use UTC"]
+
+
+@pytest.mark.process
 def test_a_logger_with_a_handler_of_its_own_on_the_console_is_not_shown_twice() -> None:
     setup = 'logging.getLogger("shop").addHandler(logging.StreamHandler())'
     lines = written("plain", setup=setup)

@@ -114,8 +114,14 @@ def handler_for(stream: TextIO, format: str) -> logging.Handler:
 
 
 def hush_outages() -> None:
-    """An outage is told once, by the worker; the pool of connections would tell it again at every try."""
+    """An outage is told once, by the worker. The pool of connections would tell it again at every try, and psycopg what
+    it meets when it lets go of a connection that is gone, beside the error that it raises."""
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    logging.getLogger("psycopg").addFilter(_not_ignored)
+
+
+def _not_ignored(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("error ignored ")
 
 
 def is_ours(record: logging.LogRecord) -> bool:
