@@ -66,7 +66,8 @@ def _run(order: dict[str, Any], line: _Line, executor: Executor, log: ProgramLog
             if log is not None:
                 log.install()
     except Exception as error:
-        ending: Ending = Failed(f"the handler's process could not find it: {error!r}")
+        why = f"the handler's process could not find it: {error!r}"
+        ending: Ending = Failed(why, kind="its process could not find the handler")
         line.say(token, spoken(ending), last=True)
         return
     line.say(token, {"kind": "begun"})

@@ -16,6 +16,7 @@ from taskharbor.core.logged import running
 from taskharbor.core.model import Job, Reason
 from taskharbor.core.outcome import (
     CANCELLED_RUNNING,
+    TIMED_OUT,
     Cancelled,
     Dead,
     Done,
@@ -179,7 +180,7 @@ def was_cancelled() -> bool:
 
 
 def timed_out(seconds: float) -> Failed:
-    return Failed(f"timed out after {seconds:g} s")
+    return Failed(f"timed out after {seconds:g} s", kind=TIMED_OUT)
 
 
 def failed(error: BaseException, task: Task[..., Any] | None = None, *, is_ours: bool = True) -> Failed:
