@@ -211,15 +211,14 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
     import logging
 
     from taskharbor.cli.output import in_one_line
+    from taskharbor.core.words import many
     from taskharbor.drivers.opening import redacted
 
     asked = settings.get("queues")
     slots = settings.get("concurrency", 10)
     served = _served(harbor, settings)
     shown = ", ".join(f"{queue}:{asked[queue] if isinstance(asked, dict) else slots}" for queue in served)
-    count = len(harbor.tasks)
-    handlers = f"{count} handler{'' if count == 1 else 's'}"
-    line = f"worker {name} on {redacted(harbor.url)}: {shown}; {handlers}"
+    line = f"worker {name} on {redacted(harbor.url)}: {shown}; {many(len(harbor.tasks), 'handler')}"
     doubts = ([] if asked is None else _doubts(harbor, served)) + _doubts_of_rules(harbor)
     if log_format == "json":
         log = logging.getLogger("taskharbor.cli")

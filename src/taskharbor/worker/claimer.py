@@ -17,6 +17,7 @@ from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, Stor
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
 from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
+from taskharbor.core.words import many
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
@@ -180,7 +181,8 @@ class Claimer:
         for held in quarantine.give_up() if self._closing else quarantine.put_off():
             self._return(held, GIVEN_BACK if self._closing else Snoozed(PUT_OFF))
         if stuck and unbegun:
-            log.info("%d jobs of queue %s go back: its slots are busy", len(unbegun), lane.queue)
+            go = "goes" if len(unbegun) == 1 else "go"
+            log.info("%s of queue %s %s back: its slots are busy", many(len(unbegun), "job"), lane.queue, go)
         for held in unbegun:
             if held is quarantine.chosen and not self._closing and not stuck:
                 lane.put(held)
@@ -334,9 +336,8 @@ class Claimer:
             self._crew.registry.remove(gone)
             self._crew.quarantine.ended(gone)
             self._crew.tally.lost += len(gone)
-            log.warning(
-                "the leases of %d finished jobs ran out while the store was away: they will run again", len(gone)
-            )
+            jobs = many(len(gone), "finished job")
+            log.warning("the leases of %s ran out while the store was away: what has run will run again", jobs)
         return kept
 
     def _policy(self, held: Held) -> Backoff:
