@@ -238,7 +238,7 @@ def test_the_log_says_that_a_job_was_cancelled_when_it_ended_so(
     worker = start()
     assert begun.wait(10)
     harbor.cancel(job)
-    until(lambda: "work is cancelled: its handler is told to stop" in caplog.messages)
+    until(lambda: "work was told to stop, and will be cancelled when it does" in caplog.messages)
     door.set()
     [view] = finished(harbor, job)
     worker.stop()  # a line is written when the store has been told

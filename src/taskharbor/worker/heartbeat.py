@@ -218,7 +218,9 @@ class Heartbeat:
         if not held.asked_to_cancel:
             held.asked_to_cancel = True
             # How it ends is said when it has: a thread may go on to its end, and be done.
-            what = "is cancelled: its handler is told to stop" if held.started else "was cancelled before it ran"
+            what = "was told to stop, and will be cancelled when it does"
+            if not held.started:
+                what = "was cancelled before it ran"
             log.info("%s %s", held.job.type, what, extra=job_fields(held.job))
             held.stop()
 
