@@ -149,6 +149,17 @@ def test_a_call_that_sets_up_the_root_logger_by_the_way_changes_nothing() -> Non
 
 
 @pytest.mark.process
+def test_as_json_the_warnings_of_python_are_lines_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    setup = 'import warnings\nwarnings.warn("early")'
+    more = '@harbor.task\ndef warn() -> None:\n    warnings.warn("late")\n'
+    lines = as_json(written("warn", setup=setup, more=more, words=("--log-format", "json")))
+    said = [line for line in lines if line["logger"] == "py.warnings"]
+    assert ["early" in said[0]["message"], "late" in said[1]["message"], len(said)] == [True, True, 2]
+    assert said[1]["type"] == "warn"
+
+
+@pytest.mark.process
 def test_the_logging_of_an_application_by_dictConfig_does_not_silence_the_worker() -> None:
     setup = 'import logging.config\nimport taskharbor.worker.runtime\nlogging.config.dictConfig({"version": 1})'
     lines = as_json(written("plain", setup=setup, words=("--log-format", "json")))

@@ -36,13 +36,18 @@ class ProgramLog:
 
     def begin(self) -> None:
         """Before the application is imported, which may set up logging itself: only what nobody else would take."""
+        _let_go_of_warnings()
         logging.lastResort = handler_for(sys.stderr, self.format)
         logging.lastResort.setLevel(logging.WARNING)
+        if self.format == "json":  # else Python's warnings stand between the lines as plain text
+            logging.captureWarnings(True)
+            _warnings.addHandler(logging.lastResort)
 
     def install(self) -> None:
         """When the application has been imported."""
         global _installed, _handlers
         self.begin()
+        _let_go_of_warnings()
         _remove_earlier()
         root, ours = logging.getLogger(), logging.getLogger(OURS)
         ours.setLevel(self.level.upper())
@@ -64,13 +69,12 @@ class ProgramLog:
             for name in _TALKATIVE:
                 if logging.getLogger(name).level == logging.NOTSET:
                     logging.getLogger(name).setLevel(logging.WARNING)
-            if self.format == "json":  # else they stand between the lines as plain text
-                logging.captureWarnings(True)
         _installed, _handlers = self, [handler, *theirs]
         if self.worker:
             name_worker(self.worker)
 
 
+_warnings: Final = logging.getLogger("py.warnings")
 _with_job: Final = WithJob()
 _installed: ProgramLog | None = None
 _handlers: list[logging.Handler] = []
@@ -79,7 +83,7 @@ _handlers: list[logging.Handler] = []
 
 def name_worker(worker: str) -> None:
     """From here on every line names the worker, where logging was set up here."""
-    global _installed  # noqa: PLW0603 - as above
+    global _installed  # noqa: PLW0603 - there is one log to a program
     if _installed is not None:
         _installed = replace(_installed, worker=worker)
         for handler in _handlers:
@@ -128,6 +132,12 @@ def _is_of_library(path: str) -> bool:
 def _writes_to_console(handler: logging.Handler) -> bool:
     stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
     return any(stream is each for each in (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__) if each is not None)
+
+
+def _let_go_of_warnings() -> None:
+    """Whoever has the root logger has them too."""
+    if logging.lastResort is not None:
+        _warnings.removeHandler(logging.lastResort)
 
 
 def _remove_earlier() -> None:
