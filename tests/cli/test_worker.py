@@ -129,8 +129,9 @@ def test_a_worker_runs_until_it_is_told_to_stop(processes: int, app: str, monkey
     assert done_jobs() == 20, said
     assert worker.returncode == 0, said
     assert workers_up() == 0
-    for line in said.splitlines():
-        json.loads(line)
+    lines = [json.loads(line) for line in said.splitlines()]
+    named = {line.get("worker") for line in lines if line["logger"] == "taskharbor.worker"}
+    assert (None in named, len(named)) == (False, processes), "each line says which process has written it"
 
 
 def test_a_worker_without_an_application_says_what_to_name(say: Say) -> None:

@@ -251,7 +251,9 @@ def test_the_schedules_stop_when_the_term_runs_out_in_the_middle_of_a_pass(drive
 # --- Recovery ----------------------------------------------------------------------------------------------
 
 
-def test_a_dead_worker_is_removed_and_its_job_runs_again(driver: Driver, clock: FakeClock) -> None:
+def test_a_dead_worker_is_removed_and_its_job_runs_again(
+    driver: Driver, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     driver.heartbeat(Worker("worker-1"), now=NOON)
     leased = leased_job(driver, lease_for=HOUR)
     first = leader(driver, clock)
@@ -261,6 +263,7 @@ def test_a_dead_worker_is_removed_and_its_job_runs_again(driver: Driver, clock: 
         first.step(clock.advance(1))
     assert list(driver.workers()) == []
     assert driver.get(leased.job.id).status is Status.READY
+    assert "1 dead worker removed, 1 lease freed" in caplog.messages
 
 
 def test_recovery_is_repeated_while_it_finds_something_but_not_for_ever(driver: Driver, clock: FakeClock) -> None:

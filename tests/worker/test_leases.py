@@ -219,6 +219,34 @@ def test_a_handler_that_finishes_without_a_look_at_the_cancel_is_done(harbor: Ha
     assert (view.state, view.result) == ("done", "done all the same")
 
 
+@pytest.mark.parametrize("heeds", [True, False])
+def test_the_log_says_that_a_job_was_cancelled_when_it_ended_so(
+    heeds: bool, harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, door = threading.Event(), threading.Event()
+
+    @harbor.task
+    def work(context: Context) -> None:
+        begun.set()
+        if heeds:
+            until(lambda: context.cancelled)
+        else:
+            pause(door)
+
+    caplog.set_level(logging.INFO, "taskharbor.worker")
+    job = work.enqueue()
+    worker = start()
+    assert begun.wait(10)
+    harbor.cancel(job)
+    until(lambda: "work was told to stop, and will be cancelled when it does" in caplog.messages)
+    door.set()
+    [view] = finished(harbor, job)
+    worker.stop()  # a line is written when the store has been told
+    assert view.state == ("cancelled" if heeds else "done")
+    assert ("work was cancelled while it ran" in caplog.messages) == heeds
+    assert not any("failed" in said for said in caplog.messages if "worker stopped" not in said)
+
+
 def test_a_job_that_is_cancelled_while_it_waits_for_a_slot_is_not_begun(
     harbor: Harbor, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -98,6 +99,28 @@ def test_lines_about_a_job_name_it_and_never_quote_it(
     failures = [line for line in lines if "failed" in line and "worker stopped" not in line]
     assert failures
     assert all("tenant" in line and "attempt" in line for line in failures)
+
+
+def test_a_failure_is_named_where_that_quotes_nothing(
+    harbor: Harbor, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    @harbor.task(max_attempts=1, timeout=0.05)
+    async def late() -> None:
+        await asyncio.sleep(60)
+
+    @harbor.task(max_attempts=2)
+    def again() -> None:
+        raise Retry(0, SECRET)
+
+    worker = start()
+    finished(harbor, late.enqueue(), again.enqueue())
+    worker.stop()
+    said = [message for message in caplog.messages if "failed" in message]
+    assert sorted(said) == [
+        "again failed (Retry) and runs again in 0.0 s",
+        "again failed for good (Retry)",
+        "late failed for good (timed out)",
+    ]
 
 
 def test_a_name_cannot_break_or_forge_a_line(harbor: Harbor, start: Start, written: tuple[str, io.StringIO]) -> None:

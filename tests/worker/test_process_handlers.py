@@ -91,14 +91,19 @@ def test_results_progress_and_every_ending_come_through(begin: Begin) -> None:
     assert views[2].attempts[0].error.endswith("ValueError: the reason")
 
 
-def test_a_handler_that_ends_its_process_fails_like_any_other_and_costs_nobody_else(begin: Begin) -> None:
-    begin()
+def test_a_handler_that_ends_its_process_fails_like_any_other_and_costs_nobody_else(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = begin()
     jobs = [app.die.enqueue("kill"), app.die.enqueue("exit"), app.whoami.enqueue(), app.plain.enqueue()]
     killed, left, process, plain = finished(app.harbor, *jobs)
     for view, how in ((killed, "killed by SIGKILL"), (left, "exit code 7")):
         assert (view.state, view.record.dlq_code, outcomes(view)) == ("dlq", "max_attempts", ["retried", "dead"])
         assert how in view.attempts[0].error
     assert (process.state, plain.state) == ("done", "done")
+    worker.stop()  # a line is written when the store has been told
+    assert "die failed for good (its process was killed by SIGKILL)" in caplog.messages
+    assert "die failed for good (its process ended with exit code 7)" in caplog.messages
 
 
 def test_a_process_past_its_timeout_is_killed(begin: Begin, tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fd
     assert heard == [b"did it", b"did it"]
 
 
+def test_a_process_that_is_killed_is_told_by_the_name_of_the_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "import os, signal; os.path.exists('ran') or open('ran', 'w').close() or os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert crew(text, processes=1).run() == 0
+    assert caplog.messages == ["worker process 0 was killed by SIGKILL: starting it again in 0.1 s"]
+
+
 def run_two(module: str, here: Path) -> subprocess.CompletedProcess[str]:
     """`taskharbor worker` with two processes, which is expected to end by itself."""
     path = os.pathsep.join(filter(None, sys.path))

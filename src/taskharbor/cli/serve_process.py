@@ -10,17 +10,17 @@ import sys
 def main() -> int:
     from taskharbor.cli.serve_history import history_of
     from taskharbor.core.errors import TaskHarborError
-    from taskharbor.core.logged import log_to
     from taskharbor.web import create_app
     from taskharbor.web.serving import Server, listen, run
     from taskharbor.web.settings import ENVIRONMENT, Settings
+    from taskharbor.worker.program_log import ProgramLog
     from taskharbor.worker.supervisor import heed_parent
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-format", default="text")
     arguments = parser.parse_args()
-    log_to(level=arguments.log_level, format=arguments.log_format)
+    ProgramLog(arguments.log_level, arguments.log_format).install()
     # Taken out of the environment: nothing that this process starts is to find the secrets there.
     settings = Settings.from_text(os.environ.pop(ENVIRONMENT))
     try:

@@ -26,14 +26,14 @@ _ALONE: Final = ("memory", "json")
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened, store_address
-    from taskharbor.core.logged import log_to
     from taskharbor.drivers.opening import parse_url
+    from taskharbor.worker.program_log import ProgramLog
 
     require_web()
     settings = settings_of(arguments, store_address(arguments))
     if settings.processes > 1 and parse_url(settings.url).scheme in _ALONE:
         raise InvalidInput(f"{parse_url(settings.url).scheme}:// is for one process: leave out --processes")
-    log_to(level=arguments.log_level, format=arguments.log_format)
+    ProgramLog(arguments.log_level, arguments.log_format).install()
     with opened(arguments, create=True) as driver:
         settings = replace(settings, open=not driver.tokens(), feed_start=driver.latest(limit=1).cursor)
         refuse_strangers(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,16 +117,19 @@ def _queues(arguments: argparse.Namespace) -> list[str] | dict[str, int] | None:
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.app import required_app
     from taskharbor.cli.drained import document_alone, print_counts
-    from taskharbor.worker.logs import log_to
+    from taskharbor.worker.program_log import ProgramLog, packages
 
     if isinstance(arguments.lake_in_file, str):
         # A worker has no such flag, and must not prune what the lake has not got; nor must its processes.
         os.environ.setdefault("TASKHARBOR_LAKE", arguments.lake_in_file)
     with document_alone(arguments):
+        lines = ProgramLog(arguments.log_level, arguments.log_format)
+        lines.begin()
         harbor = required_app(arguments)
         if not harbor.tasks and not arguments.take_all:
             raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
-        log_to(level=arguments.log_level, format=arguments.log_format)
+        modules = (task.function.__module__ for task in harbor.tasks.values())
+        replace(lines, own=packages([arguments.app, *modules])).install()
         settings = worker_settings(arguments)
         code, drained = (_run_many if arguments.processes > 1 else _run_one)(arguments, harbor, settings)
     if drained is not None:
@@ -136,10 +140,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_one(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> tuple[int, Drained | None]:
     from taskharbor.cli.drained import left_over, tell_parent
     from taskharbor.worker import supervisor
+    from taskharbor.worker.program_log import name_worker
 
     is_one_of_several = os.environ.get(supervisor.SUPERVISED) == "1"  # which the worker takes out of the environment
     ear = supervisor.parents_ear()
     worker = harbor.worker(**settings)
+    name_worker(worker.id)
     _announce(harbor, settings, worker.id, arguments.log_format)
     try:
         if not arguments.drain:
@@ -219,15 +225,14 @@ def _announce(harbor: Harbor, settings: dict[str, Any], name: str, log_format: s
     import logging
 
     from taskharbor.cli.output import in_one_line
+    from taskharbor.core.words import many
     from taskharbor.drivers.opening import redacted
 
     asked = settings.get("queues")
     slots = settings.get("concurrency", 10)
     served = _served(harbor, settings)
     shown = ", ".join(f"{queue}:{asked[queue] if isinstance(asked, dict) else slots}" for queue in served)
-    count = len(harbor.tasks)
-    handlers = f"{count} handler{'' if count == 1 else 's'}"
-    line = f"worker {name} on {redacted(harbor.url)}: {shown}; {handlers}"
+    line = f"worker {name} on {redacted(harbor.url)}: {shown}; {many(len(harbor.tasks), 'handler')}"
     doubts = ([] if asked is None else _doubts(harbor, served)) + _doubts_of_rules(harbor)
     if log_format == "json":
         log = logging.getLogger("taskharbor.cli")

@@ -63,7 +63,11 @@ class Failed:
     error: str
     delay: timedelta | None = None
     kind: str = ""
-    """The class of what was raised: unlike the text of the error, it may be logged."""
+    """The class of what was raised, or what else it was: unlike the text of the error, it may be logged."""
+
+
+TIMED_OUT: Final = "timed out"
+"""The kind of a failure by a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ Ending = Done | Failed | Snoozed | Cancelled | Dead | Released
 def ending_of(signal: HandlerSignal) -> Ending:
     match signal:
         case Retry():
-            return Failed(signal.reason, signal.delay)
+            return Failed(signal.reason, signal.delay, type(signal).__name__)
         case Snooze():
             return Snoozed(signal.delay)
         case Cancel():

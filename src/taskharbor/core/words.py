@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Final
 
 from taskharbor.core.headlines import headline
@@ -66,3 +67,16 @@ def size(number: float) -> str:
 
 def many(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def ended(code: int) -> str:
+    """How a process ended: `ended with exit code 7`, `was killed by SIGKILL`."""
+    return f"{'was' if code < 0 else 'ended with'} {exit_of(code)}"
+
+
+def exit_of(code: int) -> str:
+    """What a process ended with. The number of a signal has a minus."""
+    if code >= 0:
+        return f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"killed by {names.get(-code, f'signal {-code}')}"

@@ -134,8 +134,9 @@ def log_like_ours() -> None:
     """What the HTTP server has to say goes where our own lines go."""
     theirs = logging.getLogger("uvicorn.error")
     theirs.setLevel(logging.WARNING)
-    theirs.propagate = False
-    for handler in logging.getLogger("taskharbor").handlers:
+    ours = logging.getLogger("taskharbor").handlers
+    theirs.propagate = not ours  # without any, the root logger has them
+    for handler in ours:
         theirs.addHandler(handler)
 
 

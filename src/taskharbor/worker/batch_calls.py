@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Protocol
 
 from taskharbor.app.batches import Batch, BatchItem, ItemControl, settle_returned
 from taskharbor.core.errors import InvalidPayload, JobNotInflight
+from taskharbor.core.logged import running
 from taskharbor.core.outcome import Dead, Ending
 from taskharbor.worker.executor import Executor, Running, stopped, timed_out, was_cancelled
 from taskharbor.worker.forked import end_if_forked
@@ -38,6 +39,8 @@ class Whole(Protocol):
     @property
     def members(self) -> Sequence[Part]: ...
 
+    def log_fields(self) -> Mapping[str, Any]: ...
+
 
 def run_batch(run: BatchRun, executor: Executor) -> None:
     """A handler that is a plain function, in the calling thread or in the process that belongs to it."""
@@ -55,7 +58,9 @@ def call_batch(run: Whole, executor: Executor) -> None:
     pid = os.getpid()
     try:
         # In a context of its own, as for a job alone.
-        value = Variables().run(run.task.function, batch)
+        variables = Variables()
+        variables.run(running.set, run)
+        value = variables.run(run.task.function, batch)
     except BaseException as error:
         end_if_forked(pid, run.task.name)
         settle_raised(run, error, executor)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.app.batches import LOST, OPEN
 from taskharbor.core.errors import JobNotInflight
+from taskharbor.core.logged import batch_fields
 from taskharbor.core.model import Job, LeasedJob
 from taskharbor.core.outcome import CANCELLED_WAITING, Cancelled, Ending, Released
 from taskharbor.worker.held import Held
@@ -191,6 +192,9 @@ class BatchRun:
         for member in self.open:
             with suppress(JobNotInflight):  # a thread that outlives the handler was quicker
                 member.settle(ending)
+
+    def log_fields(self) -> Mapping[str, Any]:
+        return {} if self.over else batch_fields([member.job for member in self.members])
 
     def finish(self) -> None:
         """The slot is free again."""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from taskharbor.app.batches import LOST, OPEN
 from taskharbor.app.task import Task
 from taskharbor.core.errors import JobNotInflight, TaskHarborError
 from taskharbor.core.limits import Limits
+from taskharbor.core.logged import batch_fields, job_fields
 from taskharbor.core.model import Job, Progress
 from taskharbor.core.outcome import Ending, Failed
 from taskharbor.drivers.jsonfile import records
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from taskharbor.worker.executor import Executor
+    from taskharbor.worker.program_log import ProgramLog
 
 FOR_THE_WORKER: Final = (signal.SIGTERM, signal.SIGINT)
 """Signals that come to all processes of a service or a terminal, and mean the worker."""
@@ -58,10 +60,12 @@ def unguarded() -> str:
     )
 
 
-def serve(pipe: Connection, limits: Limits) -> None:
-    """Run one job after the other until the parent goes away."""
+def serve(pipe: Connection, limits: Limits, log: ProgramLog | None = None) -> None:
+    """Run one job after the other until the parent goes away. `log`: how the parent has set up logging, if it has."""
     _has_read.set()
     _heed_no_signals()
+    if log is not None:
+        log.begin()
     from taskharbor.worker.executor import Executor
 
     threading.Thread(target=_end_with_parent, name="taskharbor-parent", daemon=True).start()
@@ -74,16 +78,22 @@ def serve(pipe: Connection, limits: Limits) -> None:
         except (EOFError, OSError):
             return
         if "module" in order:  # else it is late news about a batch that is over
-            _run(order, line, executor)
+            _run(order, line, executor, log)
+            log = None  # it has been set up by now, behind the first import of the application
 
 
-def _run(order: dict[str, Any], line: _Line, executor: Executor) -> None:
+def _run(order: dict[str, Any], line: _Line, executor: Executor, log: ProgramLog | None) -> None:
     jobs: list[Job] = [records.decode("jobs", record["id"], record, NOWHERE) for record in order["jobs"]]
     token = line.token = order["token"]
     try:
-        task = _find(order["module"], order["name"])
+        try:
+            task = _find(order["module"], order["name"])
+        finally:
+            if log is not None:
+                log.install()
     except Exception as error:
-        ending: Ending = Failed(f"the handler's process could not find it: {error!r}")
+        why = f"the handler's process could not find it: {error!r}"
+        ending: Ending = Failed(why, kind="its process could not find the handler")
         line.say(token, spoken(ending), last=True)
         return
     line.say(token, {"kind": "begun"})
@@ -158,6 +168,9 @@ class _Remote:
         self.noticed = False
         self.overdue = False
         self._line = line
+
+    def log_fields(self) -> Mapping[str, Any]:
+        return job_fields(self.job)
 
     def progress(self, progress: Progress) -> None:
         self.say({"kind": "progress", "done": progress.done, "total": progress.total, "note": progress.note})
@@ -242,6 +255,9 @@ class _RemoteRun:
                     self.members[number].asked_to_cancel = True
                 for number in news["lost"]:
                     self.members[number].lost = True
+
+    def log_fields(self) -> Mapping[str, Any]:
+        return {} if self.over else batch_fields([member.job for member in self.members])
 
     def end(self) -> None:
         """From here on the pipe is not read for this batch, whatever its threads still do: the next order comes."""

@@ -15,8 +15,9 @@ from typing import Final
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
-from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
+from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
+from taskharbor.core.words import many
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
@@ -180,7 +181,8 @@ class Claimer:
         for held in quarantine.give_up() if self._closing else quarantine.put_off():
             self._return(held, GIVEN_BACK if self._closing else Snoozed(PUT_OFF))
         if stuck and unbegun:
-            log.info("%d jobs of queue %s go back: its slots are busy", len(unbegun), lane.queue)
+            go = "goes" if len(unbegun) == 1 else "go"
+            log.info("%s of queue %s %s back: its slots are busy", many(len(unbegun), "job"), lane.queue, go)
         for held in unbegun:
             if held is quarantine.chosen and not self._closing and not stuck:
                 lane.put(held)
@@ -334,9 +336,8 @@ class Claimer:
             self._crew.registry.remove(gone)
             self._crew.quarantine.ended(gone)
             self._crew.tally.lost += len(gone)
-            log.warning(
-                "the leases of %d finished jobs ran out while the store was away: they will run again", len(gone)
-            )
+            jobs = many(len(gone), "finished job")
+            log.warning("the leases of %s ran out while the store was away: what has run will run again", jobs)
         return kept
 
     def _policy(self, held: Held) -> Backoff:
@@ -367,6 +368,9 @@ class Claimer:
 
     def _say(self, held: Held, word: Settlement, status: Status, now: datetime) -> None:
         match held.ending:
+            case _ if status is Status.CANCELLED:
+                if _heeded(held):
+                    log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
             case Failed(kind=kind) if status is Status.READY and word.update is not None:
                 again = word.update.run_at
                 wait_s = 0.0 if again is None else (again - now).total_seconds()
@@ -385,3 +389,9 @@ class Claimer:
                     log.error("%s is put back for %.0f s: %s", held.job.type, wait_s, reason, extra=fields)
             case _:
                 pass
+
+
+def _heeded(held: Held) -> bool:
+    """Whether a job that is cancelled now ended so because somebody asked, and not by a word of its own handler."""
+    ending = held.ending
+    return held.started_at is not None and not (isinstance(ending, Cancelled) and ending.reason != CANCELLED_RUNNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Mapping
 from contextvars import Context as Variables
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from taskharbor.app.context import Context, Control
 from taskharbor.core.errors import DecryptionFailed, EncryptionKeyMissing, InvalidPayload
 from taskharbor.core.limits import Limits
+from taskharbor.core.logged import running
 from taskharbor.core.model import Job, Reason
 from taskharbor.core.outcome import (
     CANCELLED_RUNNING,
+    TIMED_OUT,
     Cancelled,
     Dead,
     Done,
@@ -49,6 +52,8 @@ class Running(Control, Protocol):
     @property
     def timeout(self) -> timedelta | None: ...
 
+    def log_fields(self) -> Mapping[str, Any]: ...
+
 
 class Executor:
     """How a handler is called, the same for every kind of slot."""
@@ -69,7 +74,9 @@ class Executor:
         try:
             task, arguments = self.prepared(held)
             # In a context of its own: what one job sets in a ContextVar is not for the next to see.
-            value = Variables().run(task.function, **arguments)
+            variables = Variables()
+            variables.run(running.set, held)
+            value = variables.run(task.function, **arguments)
         except BaseException as error:
             return self.after(held, error)
         if held.cancelled and held.noticed:
@@ -173,7 +180,7 @@ def was_cancelled() -> bool:
 
 
 def timed_out(seconds: float) -> Failed:
-    return Failed(f"timed out after {seconds:g} s")
+    return Failed(f"timed out after {seconds:g} s", kind=TIMED_OUT)
 
 
 def failed(error: BaseException, task: Task[..., Any] | None = None, *, is_ours: bool = True) -> Failed:

@@ -13,7 +13,7 @@ from taskharbor.core.errors import InvalidInput, StoreError, TaskHarborError
 from taskharbor.core.fleet import Worker
 from taskharbor.core.limits import MAX_BATCH
 from taskharbor.core.model import Extension, JobFilter, Lease, Status
-from taskharbor.core.outcome import Failed, settlement
+from taskharbor.core.outcome import TIMED_OUT, Failed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
@@ -150,7 +150,7 @@ class Heartbeat:
         if not items:
             return
         crew, now = self._crew, self._crew.driver.now()
-        endings = [Failed(_timed_out(held), kind="timed out") for held in items]
+        endings = [Failed(_timed_out(held), kind=TIMED_OUT) for held in items]
         words = [
             settlement(ending, held.job, held.token, held.started_at, now, _policy(crew, held))
             for held, ending in zip(items, endings, strict=True)
@@ -217,8 +217,11 @@ class Heartbeat:
     def _cancel(self, held: Held) -> None:
         if not held.asked_to_cancel:
             held.asked_to_cancel = True
-            when = "while it ran" if held.started else "before it ran"
-            log.info("%s was cancelled %s", held.job.type, when, extra=job_fields(held.job))
+            # How it ends is said when it has: a thread may go on to its end, and be done.
+            what = "was told to stop, and will be cancelled when it does"
+            if not held.started:
+                what = "was cancelled before it ran"
+            log.info("%s %s", held.job.type, what, extra=job_fields(held.job))
             held.stop()
 
     def _give_up_lost(self, moment: float) -> None:

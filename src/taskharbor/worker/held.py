@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from taskharbor.core.errors import LeaseLost
 from taskharbor.core.limits import MAX_DURATION
+from taskharbor.core.logged import job_fields
 from taskharbor.core.model import Job, LeasedJob, Progress
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class Held:
     def timeout(self) -> timedelta | None:
         """How long its handler may take."""
         return self.job.timeout
+
+    def log_fields(self) -> Mapping[str, Any]:
+        """For lines of its handler. What goes on when that has ended, as a connection that it opened, is not its."""
+        return job_fields(self.job) if self.ending is None else {}
 
     # --- What a context asks for -------------------------------------------------------------------------
 

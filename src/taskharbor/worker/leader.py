@@ -17,6 +17,7 @@ from taskharbor.core.clock import EPOCH
 from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidInput
 from taskharbor.core.fleet import Recovery
+from taskharbor.core.words import many
 from taskharbor.worker.keeping import Vouched
 from taskharbor.worker.scheduler import Scheduler
 
@@ -227,7 +228,8 @@ class Leader:
             return RECOVER_S
         self._worked("recovery")
         if total.workers_removed:
-            log.warning("%d dead workers removed, %d leases freed", total.workers_removed, total.leases_freed)
+            removed, freed = many(total.workers_removed, "dead worker"), many(total.leases_freed, "lease")
+            log.warning("%s removed, %s freed", removed, freed)
         if found != Recovery():  # there was more than one turn should take
             self._recover_at = begun
             return 0.0

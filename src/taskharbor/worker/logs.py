@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from taskharbor.core.logged import FIELDS, JsonFormatter, TextFormatter, job_fields, log_to
+from taskharbor.core.logged import FIELDS, JsonFormatter, TextFormatter, WithJob, job_fields, log_to
 
-__all__ = ["FIELDS", "JsonFormatter", "TextFormatter", "WithWorker", "job_fields", "log_to"]
+__all__ = ["FIELDS", "JsonFormatter", "TextFormatter", "WithJob", "WithWorker", "job_fields", "log_to"]
 
 
 class WithWorker(logging.Filter):

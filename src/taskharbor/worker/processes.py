@@ -21,7 +21,8 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.core.limits import Limits
-from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Ending, Failed, Released
+from taskharbor.core.outcome import CANCELLED_RUNNING, TIMED_OUT, Cancelled, Ending, Failed, Released
+from taskharbor.core.words import ended, exit_of
 from taskharbor.drivers.jsonfile import records
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.child import (
@@ -35,6 +36,7 @@ from taskharbor.worker.child import (
 )
 from taskharbor.worker.executor import stopped
 from taskharbor.worker.held import Held
+from taskharbor.worker.program_log import to_hand_on
 from taskharbor.worker.words import Told, heard
 
 if TYPE_CHECKING:
@@ -100,7 +102,9 @@ class Child:
         # Spawned, never forked: a fork of a process with threads and open connections cannot be trusted.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process: SpawnProcess = context.Process(target=serve, args=(theirs, limits), name=CHILD, daemon=True)
+        self._process: SpawnProcess = context.Process(
+            target=serve, args=(theirs, limits, to_hand_on()), name=CHILD, daemon=True
+        )
         with _held_back():
             self._process.start()
         theirs.close()
@@ -150,7 +154,7 @@ class Child:
             # At every turn, or a handler that reports without a pause could not be stopped.
             if (reason := _overdue(held, asked, began)) is not None:
                 self._kill()
-                return Failed(reason)
+                return Failed(reason, kind=TIMED_OUT if began is not None else "its process did not begin")
             if held.cancelled:
                 self._kill()
                 return Cancelled(CANCELLED_RUNNING) if held.asked_to_cancel else Released()
@@ -169,7 +173,9 @@ class Child:
                 _is_unguarded.set()
             return Failed(unguarded())
         when = "" if self._is_ready else " while it read the application, which it does before it begins"
-        return Failed(f"the process of the handler ended without a word{when} ({_exit(code)})")
+        how = "it still runs" if code is None else exit_of(code)
+        kind = f"its process {'does not answer' if code is None else ended(code)}"
+        return Failed(f"the process of the handler ended without a word{when} ({how})", kind=kind)
 
     def _will_stop(self) -> bool:
         """Whether the signal that ended the child has come to the worker too, if perhaps a little later."""
@@ -235,11 +241,3 @@ def _overdue(held: Held | BatchRun, asked: float, began: float | None) -> str | 
         return f"timed out after {timeout_s:g} s, and its process was killed" if is_late else None
     is_late = time.monotonic() - asked > max(timeout_s, START_S)
     return "its process did not come to begin, and was killed" if is_late else None
-
-
-def _exit(code: int | None) -> str:
-    if code is None:
-        return "it still runs"
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"

@@ -21,6 +21,7 @@ from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
 from taskharbor.core.model import Settlement
+from taskharbor.core.words import many
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer
 from taskharbor.worker.collector import collector, patient_collector
@@ -272,9 +273,7 @@ class Worker:
         if self._leader is not None:
             self._leader.start()
         queues = ", ".join(f"{queue}:{slots}" for queue, slots in self._slots.items())
-        count = len(self._harbor.tasks)
-        handlers = f"{count} handler{'' if count == 1 else 's'}"
-        log.info("worker started on %s with %s", queues, handlers, extra=self._fields())
+        log.info("worker started on %s with %s", queues, many(len(self._harbor.tasks), "handler"), extra=self._fields())
 
     def _row(self) -> WorkerRow:
         return WorkerRow(
@@ -351,7 +350,8 @@ class Worker:
         left = [held for held in unfinished if held.ending is None]
         if not left:
             return
-        log.warning("%d handlers did not stop in time: their jobs go back", len(left), extra=self._fields())
+        jobs = "its job goes back" if len(left) == 1 else "their jobs go back"
+        log.warning("%s did not stop in time: %s", many(len(left), "handler"), jobs, extra=self._fields())
         self._release(left)
 
     def _release(self, left: Sequence[Held]) -> None:
@@ -361,7 +361,7 @@ class Worker:
             words = [Settlement.release(held.job.id, held.token, started_at=held.started_at) for held in left]
             self._crew.driver.settle(words)
         except StoreError as error:
-            log.warning("%d jobs could not be given back, and run again when their leases end: %s", len(left), error)
+            log.warning("could not give back %s, which the end of the lease does: %s", many(len(left), "job"), error)
         self._crew.registry.remove(list(left))
 
     @contextmanager

@@ -14,6 +14,7 @@ from contextvars import Context as Variables
 from datetime import datetime
 from typing import Final
 
+from taskharbor.core.logged import running
 from taskharbor.core.outcome import Released
 from taskharbor.worker.batch_calls import acall_batch, run_batch
 from taskharbor.worker.batching import BatchRun
@@ -30,6 +31,7 @@ STEP_S: Final = 0.005
 END_S: Final = 5.0
 LEFT_S: Final = 0.2
 """How long the event loop may take to end: on its own, and with handlers in it that do not stop."""
+CLOSED_ELSEWHERE: Final = "a handler was left behind in an event loop that has ended"
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -234,7 +236,14 @@ class CoroutineSlots:
                 held.ending = stopped(held)
                 return
             held.started_at = now
-            held.ending = await self._executor.arun(held)
+            token = running.set(held)
+            try:
+                held.ending = await self._executor.arun(held)
+            finally:
+                try:  # so that the context is as empty as before: the next job may have it
+                    running.reset(token)
+                except ValueError:
+                    log.debug(CLOSED_ELSEWHERE)
         except BaseException as error:  # as for threads
             _note_failure(held, error)
         finally:
@@ -252,7 +261,14 @@ class CoroutineSlots:
                 for member in run.open:
                     member.settle(stopped(member))
                 return
-            await acall_batch(run, self._executor)
+            token = running.set(run)
+            try:
+                await acall_batch(run, self._executor)
+            finally:
+                try:
+                    running.reset(token)
+                except ValueError:
+                    log.debug(CLOSED_ELSEWHERE)
         except BaseException as error:  # as for threads
             _note_batch_failure(run, error)
         finally:

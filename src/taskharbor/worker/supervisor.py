@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Final
 
 from taskharbor.core.errors import InvalidInput
+from taskharbor.core.words import ended
 
 SUPERVISED: Final = "TASKHARBOR_SUPERVISED"
 EAR: Final = "TASKHARBOR_PARENT_EAR"
@@ -133,9 +134,7 @@ class Supervisor:
             place.pause_s = FIRST_PAUSE_S
         elif code in (WRONG_USAGE, REFUSED):
             place.is_refused = True
-        log.error(
-            "%s process %d ended with %d: starting it again in %.1f s", self._what, place.number, code, place.pause_s
-        )
+        log.error("%s process %d %s: starting it again in %.1f s", self._what, place.number, ended(code), place.pause_s)
         place.start_at = time.monotonic() + place.pause_s
         place.pause_s = min(LONGEST_PAUSE_S, place.pause_s * 2)
 
