@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import statistics
 import subprocess
@@ -27,7 +28,8 @@ def idle(store: Store, scale: Scale) -> list[Result]:
 
 
 def many_coroutines(store: Store, scale: Scale) -> list[Result]:
-    """P11: coroutine handlers of 10 ms, 500 at once, beside coroutine handlers that do nothing."""
+    """P11: coroutine handlers of 10 ms, 500 at once, beside coroutine handlers that do nothing; or beside the same 500
+    on a bare event loop, if that is all that Python can do in the time."""
     turns = Turns()
     for turn in range(scale.rounds):
         say(f"{store.name}: {scale.drain:,} coroutine handlers of 10 ms, round {turn + 1} of {scale.rounds}")
@@ -36,9 +38,27 @@ def many_coroutines(store: Store, scale: Scale) -> list[Result]:
                 ours.fill(driver, scale.drain, name)
                 store.settle_down(url)
                 turns.add(name, ours.coroutines(url, AT_ONCE))
+        turns.add("bare", asyncio.run(_bare_loop(scale.drain)))
     label = f"10 ms coroutines, {AT_ONCE} at once, {store.name}"
-    slow, quick = turns.median("sleeping"), turns.median("quick")
-    return [Result("P11", label, slow, quick, "jobs/s", "coroutines that do nothing", 0.8)]
+    slow, quick, bare = turns.median("sleeping"), turns.median("quick"), turns.median("bare")
+    binds = bare is not None and quick is not None and bare < quick
+    return [
+        Result("P11", label, slow, quick, "jobs/s", "coroutines that do nothing", None if binds else 0.8),
+        Result("P11", label, slow, bare, "jobs/s", "a bare event loop, no queue", 0.8 if binds else None),
+    ]
+
+
+async def _bare_loop(count: int) -> float:
+    """As many coroutines that wait for 10 ms, again and again, without any queue: how many a second."""
+    share = count // AT_ONCE
+
+    async def one() -> None:
+        for _ in range(share):
+            await asyncio.sleep(0.01)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+    return share * AT_ONCE / (time.perf_counter() - began)
 
 
 def start_up(store: Store, scale: Scale) -> list[Result]:

@@ -164,7 +164,7 @@ def sqlite(directory: Path) -> Store:
         lambda path: raw_sqlite.RawSqlite(path, raw_sqlite.SAME_FACTS),
         lambda path: raw_sqlite.RawSqlite(path, raw_sqlite.MINIMAL),
         bulk_goal=Goal("own", 0.4),
-        drain_goal=Goal("own", 0.7),
+        drain_goal=Goal("own", 0.4),
         backlog_goal=Goal("P6", 0.95),
         peers=peers,
         absent=absent,

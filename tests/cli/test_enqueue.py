@@ -227,7 +227,7 @@ def test_an_envelope_says_where_its_job_goes(run: Run, driver: Driver) -> None:
         ({"payload": {}, "priority": "high"}, "priority"),
         ({"payload": {}, "meta": 5}, "meta"),
         ({"payload": {}, "type": 5}, "type"),
-        ({"payload": {}, "key": 5}, "idempotency_key"),
+        ({"payload": {}, "key": 5}, "key must be text"),
     ],
 )
 def test_an_envelope_with_a_mistake_is_named_by_its_line(line: Any, problem: str, run: Run) -> None:
