@@ -68,11 +68,11 @@ def start_up(store: Store, scale: Scale) -> list[Result]:
         listing = _seconds(["-m", "taskharbor", "--url", url, "jobs", "list"], scale)
     helping = _seconds(["-m", "taskharbor", "--help"], scale)
     bare = _seconds(["-c", "pass"], scale)
-    importing = _seconds(["-c", "import taskharbor"], scale) - bare
+    importing = _seconds(["-c", "from taskharbor import Harbor"], scale) - bare  # the package alone imports nothing
     return [
         Result("P12", "taskharbor --help", helping * 1e3, 250.0, "ms", "budget", 1, at_most=True),
         Result("P12", f"jobs list, {store.name}", listing * 1e3, 250.0, "ms", "budget", 1, at_most=True),
-        Result("P12", "import taskharbor", importing * 1e3, 60.0, "ms", "budget", 1, at_most=True),
+        Result("P12", "from taskharbor import Harbor", importing * 1e3, 60.0, "ms", "budget", 1, at_most=True),
     ]
 
 

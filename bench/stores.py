@@ -44,10 +44,10 @@ SETTLED = ", analyzed"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A number of the design and the ratio it asks for."""
+    """A number of the design and the ratio it asks for; None where it asks for none."""
 
     number: str
-    ratio: float
+    ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def sqlite(directory: Path) -> Store:
         lambda path: raw_sqlite.RawSqlite(path, raw_sqlite.SAME_FACTS),
         lambda path: raw_sqlite.RawSqlite(path, raw_sqlite.MINIMAL),
         bulk_goal=Goal("own", 0.4),
-        drain_goal=Goal("own", 0.4),
+        drain_goal=Goal("own", None),
         backlog_goal=Goal("P6", 0.95),
         peers=peers,
         absent=absent,

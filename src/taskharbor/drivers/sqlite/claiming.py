@@ -165,8 +165,12 @@ class Claiming(SqliteStore):
 
 
 def _leased(rows: Sequence[Row], tokens: Sequence[str], claim: Claim) -> Leased:
-    """The claimed jobs. What every job of the claim has in common was not read, and times repeat within a batch."""
+    """The claimed jobs. What every job of the claim has in common was not read, and times repeat within a batch.
+
+    This runs for every job there is, so it makes the tuples by hand.
+    """
     now, owner, until = claim.now, claim.owner, claim.now + claim.lease_for
+    make = tuple.__new__
     times: dict[int, datetime] = {}
     leased = []
     for row, token in zip(rows, tokens, strict=True):
@@ -176,7 +180,7 @@ def _leased(rows: Sequence[Row], tokens: Sequence[str], claim: Claim) -> Leased:
         ) = row  # fmt: skip
         due = times.get(due_at) or times.setdefault(due_at, from_micros(due_at))
         created = times.get(created_at) or times.setdefault(created_at, from_micros(created_at))
-        job = Job(
+        job = (
             id, type, queue, tenant_id, payload, meta_from_text(meta) if meta else {}, priority,
             None if run_at is None else from_micros(run_at), due,
             None if expires_at is None else from_micros(expires_at),
@@ -184,5 +188,5 @@ def _leased(rows: Sequence[Row], tokens: Sequence[str], claim: Claim) -> Leased:
             forgiven, last_error, None if failed_at is None else from_micros(failed_at), Status.INFLIGHT, token, owner,
             until, None, None, None, None, key, scope, None, None, created, now, now, None, None,
         )  # fmt: skip
-        leased.append(LeasedJob(job, Lease(token, until, owner)))
+        leased.append(make(LeasedJob, (make(Job, job), make(Lease, (token, until, owner, False)))))
     return leased
