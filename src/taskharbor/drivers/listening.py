@@ -81,6 +81,9 @@ class SocketListener(BaseListener):
         self._inbox, self._outbox = socket.socketpair()
         self._inbox.setblocking(False)
         self._outbox.setblocking(False)
+        self._selector = _Selector()
+        self._bell_key = self._selector.register(self._inbox, selectors.EVENT_READ)
+        self._listened_to = -1
 
     def wake(self) -> None:
         # Without a lock, so that a signal handler may do it too.
@@ -91,6 +94,7 @@ class SocketListener(BaseListener):
         self._closed = True
         self._outbox.close()  # ends a wait that is going on
         with self._turn:
+            self._selector.close()
             self._inbox.close()
             self._close()
 
@@ -114,12 +118,14 @@ class SocketListener(BaseListener):
 
     def _select(self, descriptor: int, timeout_s: float) -> tuple[bool, bool]:
         """Whether the bell rang, and whether there is something to read from the descriptor (-1 for none)."""
-        with _Selector() as selector:
-            selector.register(self._inbox, selectors.EVENT_READ)
+        if descriptor != self._listened_to:
+            if self._listened_to >= 0:
+                self._selector.unregister(self._listened_to)
             if descriptor >= 0:
-                selector.register(descriptor, selectors.EVENT_READ)
-            ready = [key.fileobj for key, _ in selector.select(timeout_s)]
-        rang = self._inbox in ready
+                self._selector.register(descriptor, selectors.EVENT_READ)
+            self._listened_to = descriptor
+        ready = self._selector.select(timeout_s)
+        rang = any(key is self._bell_key for key, _ in ready)
         if rang:
             with suppress(OSError):
                 self._inbox.recv(_ENOUGH)

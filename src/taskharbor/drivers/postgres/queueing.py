@@ -85,7 +85,7 @@ class Queueing:
         return results, leased_from_desk(claimed, ask)
 
     def _settle_and_claim(
-        self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: Mapping[str, Any]
+        self, settlements: Sequence[Settlement], queues: tuple[str, ...], claim: dict[str, Any]
     ) -> tuple[Settled, list[Row]]:
         """Settle and claim in one round trip: the results, and the rows of the claimed jobs."""
         batches = batches_of(settlements, self._places, claim["now"])
@@ -99,7 +99,7 @@ class Queueing:
             start = {"floor_priority": floor.priority, "floor_due_at": floor.due_at, "floor_id": floor.id}
             name, params = _named("claim_behind", claim), {**claim, **start}
         else:
-            name, params = _named("claim" if len(queues) == 1 else "claim_many", claim), dict(claim)
+            name, params = _named("claim" if len(queues) == 1 else "claim_many", claim), claim
         started = time.monotonic()
         *settled, claimed = self._session.run_all([*[batch.call for batch in batches], (name, params)])
         walk = time.monotonic() - started
@@ -167,6 +167,8 @@ class Queueing:
     ) -> Settled:
         """What became of each settlement. `claimed` are the jobs that the same round trip leased afterwards: what it
         did not settle of those was not inflight before."""
+        if not settlements:
+            return []
         if len(batches) == 1 and rows[0] == ALL and len(batches[0].items) == len(settlements):  # the usual case
             return [batches[0].status] * len(settlements)
         done: dict[tuple[str, str], Status] = {}
