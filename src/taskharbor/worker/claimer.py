@@ -50,6 +50,10 @@ class Claimer:
         self._turns = Turns(f"taskharbor-claim-{lane.queue}", self._serve, lane.work_here)
         self._mine = False
         """What was claimed last is for the thread that claimed it."""
+        self._telling: list[Held] = []
+        """Taken from those that are done, and not told yet."""
+        self._told: list[Held] = []
+        """Told, and not let go yet."""
         self._closing = False
         self._ended = threading.Event()
         self._hinted = True
@@ -103,6 +107,7 @@ class Claimer:
                 # Nothing of the kind is expected; a worker that goes on is worth more than one that is gone.
                 log.exception("the claimer of queue %s failed and goes on", self._lane.queue)
                 time.sleep(SLOWEST_STEP_S)
+                self._tidy()
         self._mine = False
         return True
 
@@ -131,7 +136,7 @@ class Claimer:
                     self._return(held)
             if lane.gatherer is not None:
                 lane.gatherer.send(no_more=self._crew.allowance.used_up)
-        done = lane.finished(lane.batch)
+        self._telling = done = lane.finished(lane.batch)
         room = self._room()
         look = room > 0 and (self._hinted or bool(done) or time.monotonic() >= self._look_at)
         if not done and not look:
@@ -141,7 +146,7 @@ class Claimer:
             time.sleep(LINGER_S)
             done += lane.finished(lane.batch - len(done))
         hinted, self._hinted = self._hinted, False
-        self._talk(done, room if look else 0)
+        self._talk(room if look else 0)
         if hinted and self.dry:
             # Our clock may be a moment behind that of whoever enqueued: then the job is not due for us yet.
             self._look_at = min(self._look_at, time.monotonic() + CLOCK_SLACK_S)
@@ -197,41 +202,38 @@ class Claimer:
 
     # --- Talking to the store ----------------------------------------------------------------------------
 
-    def _talk(self, done: list[Held], room: int) -> None:
-        crew, lane = self._crew, self._lane
+    def _talk(self, room: int) -> None:
+        """Tell what is to be told, and ask for so many jobs."""
+        crew, lane, done = self._crew, self._lane, self._telling
         before = time.monotonic()
         types = self._types()
         room = crew.allowance.ask(0 if types == [] else room)
         lane.ask(room)
         leased: list[LeasedJob] = []
-        results: Sequence[Status | TaskHarborError] | None = None
         try:
             now = crew.driver.now()
             told = [held for held in done if not held.lost]
             words = [self._word(held, now) for held in told]
             self._tell_progress(told)
             results, leased = self._settle_and_reserve(words, room, types)
+            self._told, self._telling = done, []
             if leased:
                 self.finds += 1
                 self._accept(leased, before)
         except StoreError as error:
             lane.done.extendleft(reversed(self._worth_keeping(done)))
+            self._telling = []
             crew.outage.wait(error, self._ended)
             if self._ended.is_set():
                 time.sleep(LAST_TRIES_S)
             return
-        except BaseException:
-            if results is None:  # not told yet, so it must be told another time
-                lane.done.extendleft(reversed(done))
-            raise
         finally:
             lane.ask(-room)
             crew.allowance.took(room, len(leased))
         crew.outage.over()
         if done:
             self._note(told, words, results, now)  # first: a worker that has done enough ends with the last of them
-            crew.registry.remove(done)
-        crew.quarantine.ended(done)
+        self._let_go()
         if room:
             if lane.gatherer is not None:
                 lane.gatherer.looked(leased, room)
@@ -243,6 +245,21 @@ class Claimer:
             if types is crew.types:  # else it looked for some only, and what it found says nothing of the rest
                 self.dry = not leased and not lane.owed() and not lane.done and not self._held_back
                 self.looks += 1
+
+    def _let_go(self) -> None:
+        """What has been told is held no more. To do so twice does no harm."""
+        told = self._told
+        if told:
+            self._crew.registry.remove(told)
+        self._crew.quarantine.ended(told)
+        self._told = []
+
+    def _tidy(self) -> None:
+        """Behind an error, which may have come at any point: what has not been told is told another time. If the store
+        has heard it all the same, it takes that for the repeat it is."""
+        self._lane.done.extendleft(reversed(self._telling))
+        self._telling = []
+        self._let_go()
 
     def _look_again(self, *, at_once: bool) -> None:
         moment = time.monotonic()

@@ -276,8 +276,10 @@ class Lane:
                         self._wake_one()
                     return True
                 self._idle += 1
-                self.work.wait()
-                self._idle -= 1
+                try:
+                    self.work.wait()
+                finally:  # something may be thrown in, and whoever is idle no more must not be counted on
+                    self._idle -= 1
 
     def _wake_one(self) -> None:
         """With the lock held. Who starts on a job wakes the next, so that one wake-up is enough for quick jobs."""

@@ -21,7 +21,8 @@ class Relief(Claimer):
             if not self._ended.is_set():
                 lane.rush.wait(SLOWEST_STEP_S)
             return
-        self._talk(lane.finished(lane.batch), self._room())
+        self._telling = lane.finished(lane.batch)
+        self._talk(self._room())
 
     def end(self, timeout_s: float) -> None:
         self._ended.set()

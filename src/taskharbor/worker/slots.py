@@ -73,14 +73,24 @@ class ThreadSlots:
         self._lane.stop()
 
     def _loop(self) -> None:
-        while self._lane.wait_for_turn(lambda: self._stopped):
-            self._turn_safely()
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = self._lane.wait_for_turn(lambda: self._stopped)
+            except BaseException as error:  # as below: a slot that waits may be meant for what it did before
+                self._say(error)
+            else:
+                if goes_on:
+                    self._turn_safely()
 
     def _turn_safely(self) -> None:
         try:
             self._turn()
         except BaseException as error:  # thrown into the thread from outside: nothing here raises
-            log.warning("a slot of queue %s failed and goes on (%s)", self._lane.queue, type(error).__name__)
+            self._say(error)
+
+    def _say(self, error: BaseException) -> None:
+        log.warning("a slot of queue %s failed and goes on (%s)", self._lane.queue, type(error).__name__)
 
     def _turn(self) -> None:
         lane, ready = self._lane, self._lane.ready
