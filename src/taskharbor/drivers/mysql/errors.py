@@ -31,6 +31,8 @@ LOST: Final = frozenset({2006, 2013, 2014, 2055, 1053, 1927, 4031, 0})
 
 _DUPLICATE: Final = 1062
 _DUPLICATE_TEXT: Final = re.compile(r"Duplicate entry '(.*)' for key", re.DOTALL)
+_NOT_GRANTED: Final = 1142
+_MAKES_TABLES: Final = re.compile(r"(CREATE|ALTER|DROP|INDEX)\b")
 _BY_NUMBER: Final[dict[int, tuple[type[TaskHarborError], str]]] = {
     1045: (StoreRefused, "the server refused the login: check the user and password in the URL"),
     1698: (StoreRefused, "the server refused the login: check the user in the URL"),
@@ -89,6 +91,9 @@ def translate(error: Exception) -> TaskHarborError:
     if number == _DUPLICATE:
         found = _DUPLICATE_TEXT.search(text)
         return id_taken(found[1]) if found else InvalidInput(f"a job with that id exists ({text})")
+    if number == _NOT_GRANTED and _MAKES_TABLES.match(text):
+        cure = "grant it CREATE, CREATE VIEW, ALTER, DROP and INDEX on the database, or migrate as a user who has them"
+        return StoreReadOnly(f"this user may not make or change tables: {cure} ({text})")
     if number in _BY_NUMBER:
         kind, cure = _BY_NUMBER[number]
         return kind(f"{cure} ({text})")

@@ -52,6 +52,18 @@ def translated() -> Iterator[None]:
 
 
 @contextmanager
+def translated_for_migration() -> Iterator[None]:
+    """The same where tables are made: other privileges are wanted there."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreReadOnly(
+            "the database user may not make or change tables: grant it CREATE on the schema, or, where there are "
+            f"tables already, migrate as their owner ({_first_line(error)})"
+        ) from error
+
+
+@contextmanager
 def translated_for_caller() -> Iterator[None]:
     """The same for a connection of the caller's. SQLAlchemy keeps the error of its library in `orig`."""
     with missing_in_the_callers_database():
