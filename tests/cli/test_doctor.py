@@ -152,6 +152,14 @@ def test_a_file_that_is_no_database_has_a_cure_of_its_own(run: Run) -> None:
     assert "login" not in str(found)
 
 
+def test_a_file_that_cannot_be_opened_is_not_answered_with_login_and_network(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    found = run("doctor", "--url", "sqlite:///folder", code=1)
+    assert "must be a file" in str(found)
+    assert "path" in cures(found)["reachable"]
+    assert "login" not in str(found)
+
+
 def test_a_store_that_is_opened_only_to_read_is_a_problem(run: Run, driver: Driver) -> None:
     found = run("doctor", "--url", "sqlite:///taskharbor.db?mode=ro", code=1)
     assert levels(found)["writable"] == "problem"

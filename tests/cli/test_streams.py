@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 from tests.cli.test_output import on_terminal
 
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob
+from taskharbor.drivers import open_driver
+from taskharbor.testing.emptying import connect
+from taskharbor.testing.servers import PostgresServer
 
 pytestmark = pytest.mark.process
 
@@ -38,6 +42,23 @@ def in_shell(words: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         ["sh", "-c", f"{setting} {command}"], input="", capture_output=True, text=True, timeout=60, check=False
     )
+
+
+@pytest.mark.parametrize("words", ["queues pause z", "jobs cancel x", "enqueue email.send {}"])
+def test_what_postgres_refuses_is_one_line_on_standard_error(words: str, postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    with open_driver(url) as store:
+        store.migrate()
+    parts = urlsplit(url)
+    role = f"r{parts.path[-20:]}"
+    with connect(url) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    reader = parts._replace(netloc=f"{role}:x@{parts.hostname}:{parts.port}").geturl()
+    found = in_shell(f"--url {reader} {words}")
+    assert found.returncode == 1
+    (said,) = found.stderr.splitlines()
+    assert said.startswith("taskharbor: the database user may not do this: grant it ")
 
 
 @pytest.mark.parametrize("environment", ENCODINGS, ids=lambda each: each.get("PYTHONIOENCODING", "C"))

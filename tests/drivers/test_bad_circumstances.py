@@ -263,10 +263,8 @@ def test_a_server_that_cannot_write_keeps_what_it_has(
         writes_are_refused(driver, token, error, message)
 
 
-def test_a_user_that_may_only_read_is_told_so(server_url: str) -> None:
-    with open_driver(server_url) as driver:
-        driver.migrate()
-        token = leased_job(driver, id="held").lease.token
+def reader_of(server_url: str) -> str:
+    """The URL of a user who may only read what is there."""
     parts = urlsplit(server_url)
     database = parts.path.strip("/")
     name = database[-20:]
@@ -275,13 +273,30 @@ def test_a_user_that_may_only_read_is_told_so(server_url: str) -> None:
         "mysql": [f"CREATE USER {name} IDENTIFIED BY 'x'", f"GRANT SELECT ON {database}.* TO {name}"],
     }
     connection = connect(server_url)
+    if parts.scheme == "postgresql":
+        connection.cursor().execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")  # as PostgreSQL 15 has it
     for statement in grants[parts.scheme]:
         connection.cursor().execute(statement)
     connection.commit()
     connection.close()
-    reader = parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}").geturl()
-    with open_driver(reader) as driver:
+    return parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}").geturl()
+
+
+def test_a_user_that_may_only_read_is_told_so(server_url: str) -> None:
+    with open_driver(server_url) as driver:
+        driver.migrate()
+        token = leased_job(driver, id="held").lease.token
+    with open_driver(reader_of(server_url)) as driver:
         writes_are_refused(driver, token, StoreReadOnly, "grant")
+        driver.migrate()  # there is nothing to do
+
+
+def test_a_user_that_may_not_make_tables_is_told_which_right_that_takes(server_url: str) -> None:
+    with (
+        open_driver(reader_of(server_url)) as driver,
+        pytest.raises(StoreReadOnly, match="may not make or change tables: grant it CREATE"),
+    ):
+        driver.migrate()
 
 
 def test_a_full_disk_keeps_what_sqlite_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreUnavailable
+from taskharbor.core.errors import SchemaMissing, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from taskharbor.drivers import open_driver
 from taskharbor.drivers.postgres import session as sessions
 from taskharbor.pipeline.adbc import connected
@@ -185,3 +186,20 @@ def test_an_error_behind_an_interrupt_of_the_callers_is_reported_as_what_it_is(u
         finally:
             with pytest.raises(StoreUnavailable):
                 driver._session.transact(failing)  # type: ignore[attr-defined]
+
+
+def test_a_refusal_within_a_pipeline_is_raised_and_psycopg_logs_nothing_of_it(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("psycopg"), "filters", [])  # as in a program that knows nothing of it
+    parts = urlsplit(url)
+    role = f"r{parts.path[-20:]}"
+    with psycopg.connect(url) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'".encode())
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+    with open_driver(parts._replace(netloc=f"{role}:x@{parts.hostname}:{parts.port}").geturl()) as driver:
+        for call in (lambda: driver.pause("z"), lambda: driver.cancel("x"), lambda: add_all(driver, [new_job()] * 2)):
+            with pytest.raises(StoreReadOnly, match="permission denied for table"):
+                call()
+        assert driver.counts()["ready"] == 0
+    assert caplog.messages == []

@@ -23,6 +23,7 @@ from taskharbor.core.errors import (
     StoreCorrupt,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 from taskharbor.core.model import JobFilter, Settlement, Status
@@ -281,6 +282,37 @@ def test_a_read_only_file_says_so_and_stays_as_it_is(
     finally:
         open_directory.chmod(0o755)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "ro"}])
+def test_a_reader_without_rights_reads_while_a_writer_is_there_and_else_hears_why_it_cannot(
+    driver: SqliteDriver, path: Path, open_directory: Path, options: dict[str, str]
+) -> None:
+    job_id = add(driver)
+    path.chmod(0o444)
+    open_directory.chmod(0o555)
+    try:
+        with without_privileges(), SqliteDriver(str(path), options=options) as reader:
+            assert reader.get(job_id).status is Status.READY
+        open_directory.chmod(0o755)
+        driver.close()
+        open_directory.chmod(0o555)
+        with (
+            without_privileges(),
+            SqliteDriver(str(path), options=options) as reader,
+            pytest.raises(StoreReadOnly, match="cannot even be read by this user while no process .* Keep such"),
+        ):
+            reader.counts()
+        path.chmod(0o000)
+        with (
+            without_privileges(),
+            SqliteDriver(str(path), options=options) as reader,
+            pytest.raises(StoreRefused, match="cannot be read by this user: give it the right"),
+        ):
+            reader.counts()
+    finally:
+        open_directory.chmod(0o755)
+        path.chmod(0o644)
 
 
 def test_a_store_can_be_opened_only_to_read(driver: SqliteDriver, path: Path) -> None:

@@ -25,15 +25,19 @@ def test_workers_that_can_never_start_are_not_started_for_ever(caplog: pytest.Lo
     with caplog.at_level(logging.ERROR, "taskharbor"):
         assert crew("raise SystemExit(2)").run() == 2
     assert sum("usage error" in record.message for record in caplog.records) == 1
+    assert "starting it again" not in caplog.text
 
 
 def test_workers_whose_store_refuses_them_are_not_started_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "taskharbor"):
         assert crew(f"raise SystemExit({supervisor.REFUSED})").run() == 1
     assert sum("waiting does not help" in record.message for record in caplog.records) == 1
+    assert "starting it again" not in caplog.text, "it is not"
 
 
-def test_one_that_fails_alone_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_alone_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
     monkeypatch.chdir(tmp_path)
     # The first to make the directory goes on, the other one fails until it finds a second one.
@@ -51,6 +55,9 @@ for name in ("first", "second", "third"):
 """
     assert crew(text).run() == 0
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second", "third"}
+    refused, again = caplog.messages
+    assert refused.endswith("ended with exit code 2: waiting does not cure that")
+    assert again.startswith("others run: starting worker process")
 
 
 def test_other_failures_at_the_start_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +116,21 @@ def test_a_store_that_waiting_cannot_cure_ends_the_command_with_one_line(tmp_pat
     assert "with 2 processes" in announced
     assert said.startswith("taskharbor: ")
     assert "a_file" in said
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
+def test_a_database_without_tables_ends_the_command_with_one_line(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = request.getfixturevalue(kind).create_database()
+    (tmp_path / "new_app.py").write_text(
+        f"from taskharbor import Harbor\nharbor = Harbor({url!r})\n\n@harbor.task\ndef nothing() -> None: ...\n"
+    )
+    ended = run_two("new_app", tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    announced, said = ended.stderr.splitlines()
+    assert "with 2 processes" in announced
+    assert said.startswith("taskharbor: there are no TaskHarbor tables (called th_…) in the database yet: ")
 
 
 def test_a_store_that_refuses_only_later_ends_the_command_too(tmp_path: Path) -> None:

@@ -124,6 +124,9 @@ def _run_verb(arguments: argparse.Namespace, parser: argparse.ArgumentParser) ->
     if not hasattr(arguments, "run"):  # `taskharbor` alone, or `taskharbor jobs`
         getattr(arguments, "leaf", parser).print_help(sys.stderr)
         return WRONG_USAGE
+    from taskharbor.core.logged import hush_outages
+
+    hush_outages()  # a verb says what went wrong in one line of its own
     code: int = arguments.run(resolve(arguments, parser))
     return code
 

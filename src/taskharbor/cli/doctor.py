@@ -89,7 +89,7 @@ def examine(url: str, migrate: str) -> Iterator[Finding]:
             yield problem("tables", str(error), "upgrade taskharbor here")
             return
         except TaskHarborError as error:
-            yield problem("reachable", str(error), "see that the store runs, and that URL, login and network are right")
+            yield problem("reachable", str(error), _reaching(url))
             return
         yield ok("reachable", f"answered after {(time.monotonic() - began) * 1000:.0f} ms")
         yield ok("tables", "as this version needs them")
@@ -98,6 +98,15 @@ def examine(url: str, migrate: str) -> Iterator[Finding]:
             yield from _guarded(driver, check)
     finally:
         driver.close()
+
+
+def _reaching(url: str) -> str:
+    from taskharbor.cli.store import store_path
+    from taskharbor.drivers.opening import parse_url
+
+    if store_path(parse_url(url)) is not None:
+        return "see that the path is right, and what this user may do with the file and its directory"
+    return "see that the store runs, and that URL, login and network are right"
 
 
 def _guarded(driver: Driver, check: Callable[[Driver], Iterator[Finding]]) -> Iterator[Finding]:

@@ -188,10 +188,10 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
 
 
 def _try_store(harbor: Harbor) -> None:
-    """One look at the store, so that what is wrong with it is said once, and not by every process for itself. One that
-    is away, or was moved, is theirs to wait for."""
+    """One look at the store and its tables, so that what is wrong there is said once, and not by every process for
+    itself. A store that is away, or was moved, is theirs to wait for."""
     try:
-        harbor.driver.now()
+        harbor.driver.queues()
     except StoreUnavailable as error:
         if isinstance(error, StoreRefused):
             raise

@@ -93,7 +93,8 @@ def in_our_words() -> Iterator[None]:
 
 def translated(error: Exception) -> TaskHarborError:
     """What ADBC raised, as an error of our tree. libpq never puts the password into its messages."""
-    from taskharbor.drivers.postgres.errors import _known, not_connected
+    from taskharbor.drivers.postgres.errors import _known
+    from taskharbor.drivers.postgres.refusals import not_connected
 
     known = _known(getattr(error, "sqlstate", None), error)
     if known is not None:

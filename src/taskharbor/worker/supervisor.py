@@ -115,6 +115,8 @@ class Supervisor:
     def _look_after(self, place: _Place) -> None:
         if place.process is None:
             if place.is_open and time.monotonic() >= place.start_at and not self._signals:
+                if place.is_refused:
+                    log.warning("others run: starting %s process %d once more", self._what, place.number)
                 self._start(place)
             elif self._signals:
                 place.is_open = False
@@ -134,7 +136,12 @@ class Supervisor:
             place.pause_s = FIRST_PAUSE_S
         elif code in (WRONG_USAGE, REFUSED):
             place.is_refused = True
-        log.error("%s process %d %s: starting it again in %.1f s", self._what, place.number, ended(code), place.pause_s)
+        if place.is_refused:
+            # Whether it is started again depends on what becomes of the others meanwhile.
+            log.error("%s process %d %s: waiting does not cure that", self._what, place.number, ended(code))
+        else:
+            then = f"starting it again in {place.pause_s:.1f} s"
+            log.error("%s process %d %s: %s", self._what, place.number, ended(code), then)
         place.start_at = time.monotonic() + place.pause_s
         place.pause_s = min(LONGEST_PAUSE_S, place.pause_s * 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import subprocess
 import sys
 import threading
@@ -53,16 +52,6 @@ def test_sessions_are_set_up_our_way_whatever_the_server_prefers(driver: MysqlDr
     assert zone == "+00:00"
     assert "STRICT_ALL_TABLES" in mode
     assert collation in ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
-
-
-def test_connections_share_what_encrypts_them_unless_the_url_says_how(driver: MysqlDriver) -> None:
-    """To make it takes longer than to connect."""
-    plain = [store._Connected(defer_connect=True) for _ in range(2)]
-    own = [store._Connected(defer_connect=True, ssl={"verify_mode": "required"}) for _ in range(2)]
-    assert plain[0].ctx is plain[1].ctx is driver._store.read(lambda session: session._connection.ctx)
-    assert plain[0].ctx.verify_mode is ssl.CERT_NONE
-    assert len({id(each.ctx) for each in (*plain, *own)}) == 3
-    assert own[0].ctx.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_the_clock_is_the_servers_in_utc(driver: MysqlDriver, mysql_url: str) -> None:

@@ -17,7 +17,7 @@ from taskharbor.core.errors import (
     StoreUnavailable,
 )
 from taskharbor.drivers import open_driver
-from taskharbor.drivers.mysql import schema, store
+from taskharbor.drivers.mysql import connecting, schema
 from taskharbor.drivers.mysql.address import Address
 from taskharbor.drivers.mysql.driver import MysqlDriver
 from taskharbor.drivers.sqlfiles import migrations
@@ -170,10 +170,10 @@ def test_every_part_of_the_url_reaches_the_client() -> None:
     ],
 )
 def test_text_compares_as_bytes_on_both_kinds_of_server(version: str, collation: str) -> None:
-    assert store._collation(version) == collation
+    assert connecting._collation(version) == collation
 
 
 @pytest.mark.parametrize("version", ["10.5.20-MariaDB", "5.7.44-log", "8.0.16", "unknown"])
 def test_a_server_that_is_too_old_is_refused(version: str) -> None:
     with pytest.raises(StoreError, match="needs MySQL"):
-        store._collation(version)
+        connecting._collation(version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,19 +10,19 @@ from typing import Any, Final, TypeVar
 
 import pymysql
 
-from taskharbor.core.errors import PayloadTooLarge, StoreError, StoreUnavailable, TaskHarborError
+from taskharbor.core.errors import PayloadTooLarge, StoreUnavailable, TaskHarborError
 from taskharbor.core.intake import Admitted
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.joining import Query
 from taskharbor.drivers.mysql import schema
 from taskharbor.drivers.mysql.address import Address
+from taskharbor.drivers.mysql.connecting import connect
 from taskharbor.drivers.mysql.errors import is_deadlock, is_lost, number_of, translate
-from taskharbor.drivers.mysql.pool import Connection, Pool, discard
+from taskharbor.drivers.mysql.pool import Connection, Pool
 from taskharbor.drivers.mysql.rows import job_params
 from taskharbor.drivers.mysql.values import (
     BulkInsert,
     chunks,
-    conversion_table,
     ids_text,
     items_text,
     list_literal,
@@ -38,10 +37,7 @@ Row = tuple[Any, ...]
 
 TRIES: Final = 10
 MOST_WRITTEN: Final = 1_000
-LOCK_WAIT_S: Final = 10
-SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _NO_VALUE: Final = 1048
-_VERSION: Final = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 
 
 class Session:
@@ -169,12 +165,11 @@ class Store:
     """The server behind a pool. `read` runs single statements, `write` a transaction."""
 
     def __init__(self, address: Address, prefix: str) -> None:
-        self._address = address
         self._prefix = prefix
         self._statements = Statements(schema.PACKAGE, prefix, "pyformat")
         many = ("insert_job", "take_key", "import_job", "import_fact")
         self._bulk = {name: BulkInsert(self._statements[name]) for name in many}
-        self._pool = Pool(self._connect, address.pool_size)
+        self._pool = Pool(lambda: connect(address), address.pool_size)
         self._checked = False
 
     def read(self, work: Callable[[Session], T]) -> T:
@@ -287,46 +282,6 @@ class Store:
             return True
         return False
 
-    def _connect(self) -> Connection:
-        try:
-            connection: Connection = _Connected(
-                **self._address.arguments, charset="utf8mb4", autocommit=True, conv=conversion_table()
-            )
-        except (RuntimeError, OSError) as error:
-            # A login method without its library, or a certificate file that cannot be read.
-            raise translate(error) from error
-        try:
-            collation = _collation(connection.get_server_info())
-            with connection.cursor() as cursor:
-                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                cursor.execute(
-                    "SET SESSION collation_connection = %s, sql_mode = %s, time_zone = '+00:00', "
-                    "innodb_lock_wait_timeout = %s",
-                    (collation, SQL_MODE, LOCK_WAIT_S),
-                )
-                cursor.execute("SELECT @@max_allowed_packet")
-                connection.taskharbor_max_packet = int(cursor.fetchone()[0])
-        except BaseException:
-            discard(connection)
-            raise
-        return connection
-
-
-class _Connected(pymysql.connections.Connection):  # type: ignore[misc]
-    """Where the URL says nothing about certificates, PyMySQL encrypts if the server can, and verifies nothing. Yet for
-    each connection it reads every certificate that this machine trusts, which takes longer than to connect: here, once.
-    """
-
-    def _create_ssl_ctx(self, options: Any) -> Any:
-        if options:
-            return super()._create_ssl_ctx(options)
-        if not _unverified:
-            _unverified.append(super()._create_ssl_ctx(options))
-        return _unverified[0]
-
-
-_unverified: Final[list[Any]] = []
-
 
 def _rolled_back(connection: Connection) -> bool:
     try:
@@ -334,13 +289,3 @@ def _rolled_back(connection: Connection) -> bool:
     except pymysql.err.MySQLError:
         return False
     return True
-
-
-def _collation(server: str) -> str:
-    """The collation of our text columns on this server; refuses servers that lack what we need."""
-    found = _VERSION.match(server)
-    version = tuple(int(part) for part in found.groups()) if found else (0,)
-    mariadb = "mariadb" in server.lower()
-    if version < ((10, 6) if mariadb else (8, 0, 17)):
-        raise StoreError(f"this server is {server}: TaskHarbor needs MySQL 8.0.17 or MariaDB 10.6, or later")
-    return "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"

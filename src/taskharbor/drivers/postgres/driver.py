@@ -35,6 +35,7 @@ from taskharbor.drivers.postgres.carrying import PostgresCarrier
 from taskharbor.drivers.postgres.counting import Counting
 from taskharbor.drivers.postgres.desk import Governing
 from taskharbor.drivers.postgres.enqueueing import Enqueueing
+from taskharbor.drivers.postgres.errors import translated_for_migration
 from taskharbor.drivers.postgres.fleet import Fleet
 from taskharbor.drivers.postgres.inspection import Inspection
 from taskharbor.drivers.postgres.listening import PostgresListener
@@ -95,7 +96,7 @@ class PostgresDriver(BaseDriver):
 
     def migrate(self) -> None:
         self._check_open()
-        with self._session.dedicated() as connection:
+        with self._session.dedicated() as connection, translated_for_migration():
             schema.migrate(connection, self._prefix)
 
     def _measure_clock(self) -> datetime:

@@ -22,6 +22,7 @@ from taskharbor.core.errors import (
     TaskHarborError,
 )
 from taskharbor.drivers.joining import missing_in_the_callers_database
+from taskharbor.drivers.postgres.refusals import not_connected
 
 RETRYABLE: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
@@ -49,6 +50,18 @@ def translated() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise translate(error) from error
+
+
+@contextmanager
+def translated_for_migration() -> Iterator[None]:
+    """The same where tables are made: other privileges are wanted there."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreReadOnly(
+            "the database user may not make or change tables: grant it CREATE on the schema, or, where there are "
+            f"tables already, migrate as their owner ({_first_line(error)})"
+        ) from error
 
 
 @contextmanager
@@ -88,14 +101,3 @@ def translate(error: psycopg.Error) -> TaskHarborError:
     if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
         return not_connected(text)
     return StoreError(f"PostgreSQL: {text}")
-
-
-def not_connected(text: str) -> StoreUnavailable:
-    """Why there is no connection. While connecting, clients have the text of the server but not its code."""
-    if text.endswith("does not exist") and "database" in text:
-        return StoreRefused(f"there is no such database: create it, or correct the URL ({text})")
-    if any(word in text for word in ("password", "authentication", "pg_hba.conf", "role ")):
-        return StoreRefused(f"PostgreSQL refused the login: check the user and password in the URL ({text})")
-    if "invalid" in text and " value" in text:
-        return StoreRefused(f"PostgreSQL's client refused an option: correct it in the URL ({text})")
-    return StoreUnavailable(f"PostgreSQL cannot be reached: is it running at the URL's host and port? ({text})")

@@ -35,7 +35,8 @@ def migrate(connection: Connection[Any], prefix: str) -> None:
     """Bring the tables up to date. Whoever comes second waits for the lock and then finds nothing to do."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, prefix))
-        connection.execute(_LEDGER.format(prefix=prefix).encode(), prepare=False)
+        if not _has_ledger(connection, prefix):  # asked, because IF NOT EXISTS wants the right to create all the same
+            connection.execute(_LEDGER.format(prefix=prefix).encode(), prepare=False)
         applied = _applied(connection, prefix)
         check_not_newer(applied, prefix)
         for migration in migrations(PACKAGE, prefix):
@@ -47,8 +48,7 @@ def migrate(connection: Connection[Any], prefix: str) -> None:
 
 def check_version(connection: Connection[Any], prefix: str) -> None:
     """SchemaMissing or SchemaTooNew unless the tables are what this version needs."""
-    row = connection.execute("SELECT to_regclass(%s)", (f"{prefix}migrations",)).fetchone()
-    applied = _applied(connection, prefix) if row and row[0] is not None else 0
+    applied = _applied(connection, prefix) if _has_ledger(connection, prefix) else 0
     check_not_newer(applied, prefix)
     if applied < latest_version(prefix):
         raise outdated(applied, latest_version(prefix), prefix)
@@ -61,6 +61,11 @@ def check_not_newer(applied: int, prefix: str) -> None:
         raise SchemaTooNew(
             f"the tables are at version {applied}, this TaskHarbor knows {latest_version(prefix)}: upgrade taskharbor"
         )
+
+
+def _has_ledger(connection: Connection[Any], prefix: str) -> bool:
+    row = connection.execute("SELECT to_regclass(%s)", (f"{prefix}migrations",)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def _applied(connection: Connection[Any], prefix: str) -> int:

@@ -21,6 +21,7 @@ from taskharbor.core.errors import StoreError, StoreUnavailable
 from taskharbor.core.forking import renew_locks
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.postgres.errors import RETRYABLE, translate, translated
+from taskharbor.drivers.postgres.pipelining import pipeline
 from taskharbor.drivers.postgres.rows import take_arrays
 from taskharbor.drivers.postgres.shortcut import Shortcut
 from taskharbor.drivers.postgres.target import CONNECT_TIMEOUT_S
@@ -121,7 +122,7 @@ class Session:
         """Several statements inside the transaction of a connection that the caller holds, in one round trip."""
         if len(calls) == 1:
             return [self.on(connection, *calls[0])]
-        with connection.pipeline():
+        with pipeline(connection):
             cursors = [self._start(connection, name, params) for name, params in calls]
         return [_rows(cursor) for cursor in cursors]
 
@@ -188,7 +189,7 @@ class Session:
     ) -> list[list[Row]]:
         # Without a COMMIT of its own the transaction ends when the pipeline does, and psycopg (3.3) cannot report an
         # error there: it raises an IndexError or "cannot exit pipeline mode" in place of what PostgreSQL said.
-        with connection.pipeline():
+        with pipeline(connection):
             connection.execute(b"BEGIN ISOLATION LEVEL READ COMMITTED")
             if whole_tables:
                 connection.execute(b"SET LOCAL enable_seqscan = on")

@@ -143,7 +143,7 @@ class Connections:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot: what is read inside belongs together."""
         self._notice_fork()
-        with self._to_read.entered(), translated(self.path):
+        with self._to_read.entered(), translated(self.path, reading=True):
             self._refuse_when_closed()
             if self._reader is not None and self._reader.in_transaction:  # left by an interrupt
                 left, self._reader = self._reader, None

@@ -25,6 +25,7 @@ from taskharbor.core.errors import (
 BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR})
 """After one of these the connection is not worth keeping."""
+_NOT_OPENED: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN})
 SMALLEST_DATABASE: Final = 512
 
 
@@ -34,13 +35,16 @@ def code_of(error: BaseException) -> int:
 
 
 @contextmanager
-def translated(path: str, *, creating: bool = False) -> Iterator[None]:
-    """Raise what comes from SQLite as an error of ours. With `creating`, a missing file was to be made just now."""
+def translated(path: str, *, creating: bool = False, reading: bool = False) -> Iterator[None]:
+    """Raise what comes from SQLite as an error of ours. With `creating`, a missing file was to be made just now; with
+    `reading`, nobody asked to write."""
     try:
         yield
     except sqlite3.Error as error:
         if creating and code_of(error) == sqlite3.SQLITE_CANTOPEN and not Path(path).exists():
             raise _cannot_create(path) from error
+        if reading and code_of(error) in _NOT_OPENED and Path(path).exists() and not _writable(path):
+            raise _cannot_read(path) from error
         raise translate(error, path) from error
 
 
@@ -98,6 +102,17 @@ def _corrupt(path: str, why: str) -> StoreCorrupt:
     return StoreCorrupt(f"{path} is not an SQLite database, or is damaged ({why}): restore it, or give another")
 
 
+def _cannot_read(path: str) -> StoreError:
+    if not _may(path, os.R_OK):
+        return StoreRefused(f"{path} cannot be read by this user: give it the right to, or run this as one who has it")
+    # Rights on the directory alone would be bad advice: what the reader makes there is its own, and keeps writers out.
+    return StoreReadOnly(
+        f"{path} cannot even be read by this user while no process that may write has it open: SQLite would have to "
+        f"make {Path(path).name}-shm beside it, which the permissions forbid. Keep such a process running (a worker, "
+        "or taskharbor serve), read a copy of the file, or run this as a user who may write to file and directory"
+    )
+
+
 def _cannot_create(path: str) -> TaskHarborError:
     parent = Path(path).parent
     if not parent.is_dir():
@@ -129,5 +144,8 @@ def older_tables(path: str, found: int, needed: int) -> SchemaMissing:
 
 
 def _writable(path: str) -> bool:
-    effective = os.access in os.supports_effective_ids
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, Path(path).parent))
+    return all(_may(place, os.W_OK) for place in (path, Path(path).parent))
+
+
+def _may(place: str | Path, what: int) -> bool:
+    return os.access(place, what, effective_ids=os.access in os.supports_effective_ids)
