@@ -29,6 +29,7 @@ DEADLOCKS: Final = frozenset({1213, 1205, 1020, 3572})
 LOST: Final = frozenset({2006, 2013, 2014, 2055, 1053, 1927, 4031, 0})
 """The connection is gone. PyMySQL reports a use of a closed connection as 0."""
 
+NO_SOCKET: Final = 2002
 _DUPLICATE: Final = 1062
 _DUPLICATE_TEXT: Final = re.compile(r"Duplicate entry '(.*)' for key", re.DOTALL)
 _NOT_GRANTED: Final = 1142
@@ -65,6 +66,7 @@ _BY_NUMBER: Final[dict[int, tuple[type[TaskHarborError], str]]] = {
     1712: (StoreCorrupt, "an index is damaged: rebuild the table or restore it"),
     1877: (StoreCorrupt, "a table cannot be read: restore it from a backup"),
 }
+_NO_HOST: Final = 2003
 _WHOSE_PORT: Final = "is this the port of a MySQL or MariaDB server?"
 _INSECURE: Final = "insecure transport"
 """In the message of servers that take no other; only MySQL has a number for it."""
@@ -108,7 +110,9 @@ def translate(error: Exception) -> TaskHarborError:
 
 def not_connected(error: Exception, connect_timeout: int) -> TaskHarborError:
     """The same for what went wrong while connecting, where PyMySQL makes most of it one number."""
-    cause = getattr(error, "original_exception", error)
+    cause = getattr(error, "original_exception", None) or error.__context__ or error
+    if number_of(error) in (NO_SOCKET, _NO_HOST) and not isinstance(cause, ssl.SSLError):
+        return translate(error)
     if isinstance(cause, TimeoutError):
         return StoreUnavailable(
             f"the connection was taken, but no login was possible within {connect_timeout} s: {_WHOSE_PORT} "
