@@ -244,7 +244,7 @@ def test_a_process_that_is_frozen_in_mid_write_locks_a_sqlite_file_and_workers_g
 def test_a_worker_can_stop_while_the_store_is_away(
     store: tuple[Harbor, Away, Wrapped], begin: Starting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskharbor.worker.runtime.LAST_WORDS_S", 0.5)
+    monkeypatch.setattr("taskharbor.worker.farewell.LAST_WORDS_S", 0.5)
     harbor, away, _ = store
     begun = threading.Event()
 

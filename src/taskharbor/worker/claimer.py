@@ -23,6 +23,7 @@ from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields
+from taskharbor.worker.patience import Patience
 from taskharbor.worker.quarantine import PUT_OFF
 from taskharbor.worker.turns import Turns
 
@@ -81,13 +82,13 @@ class Claimer:
         self._closing = True
         self._lane.news.set()
 
-    def end(self, timeout_s: float) -> None:
+    def end(self, patience: Patience) -> None:
         """Tell the store the rest, and stop, at the latest when the time is up."""
         self._closing = True
-        self._give_up_at = time.monotonic() + timeout_s
+        self._give_up_at = time.monotonic() + patience.left()
         self._ended.set()
         self._lane.news.set()
-        self._turns.end(timeout_s)
+        self._turns.end(patience)
 
     # --- The loop ----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from taskharbor.core.retry import Backoff
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.logs import job_fields
+from taskharbor.worker.patience import Patience
 
 TICK_S: Final = 0.5
 WORKER_BEAT_S: Final = 10.0
@@ -52,17 +53,14 @@ class Heartbeat:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> None:
+    def stop(self, patience: Patience) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(timeout=5)
+            patience.join(thread)
 
     def deregister(self) -> None:
         if self._row is not None:
-            try:
-                self._crew.driver.deregister(self._row.id)
-            except StoreError as error:
-                log.warning("the worker could not be signed off, and will be taken for dead: %s", error)
+            self._crew.driver.deregister(self._row.id)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._tick_s):
