@@ -124,7 +124,7 @@ def test_a_second_signal_ends_a_worker_whose_store_hangs_at_once(place: tuple[Si
     here, hanging = place
     jobs = here.enqueue("gated", 2) + here.enqueue("agated", 2)
     worker = here.worker("--processes", processes, "--concurrency", "2", "--grace", "600s", lease="8s")
-    until(lambda: len(here.noted("begin")) >= 2 and len(here.driver.workers()) == int(processes), "it is in mid-job")
+    until(lambda: len(here.noted("begin")) == 2 * int(processes), "every process is in mid-job")
     offspring = children(worker.pid)
     with hanging():
         wait_for_a_call()
