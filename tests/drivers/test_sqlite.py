@@ -6,8 +6,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,6 +30,7 @@ from taskharbor.core.errors import (
 )
 from taskharbor.core.model import JobFilter, Settlement, Status
 from taskharbor.drivers import open_driver
+from taskharbor.drivers.sqlite import locked
 from taskharbor.drivers.sqlite.driver import SqliteDriver
 from taskharbor.drivers.sqlite.ordered import ordered
 from taskharbor.drivers.sqlite.schema import migration_sql
@@ -352,6 +355,32 @@ def test_a_lock_held_for_too_long_is_an_error_that_names_the_cause(driver: Sqlit
         other.execute("ROLLBACK")
         add(waiting)
     assert driver.counts()["ready"] == 2
+
+
+def test_ctrl_c_is_heeded_while_somebody_else_holds_the_lock(driver: SqliteDriver, path: Path) -> None:
+    """SQLite waits where Python hears no signal, so it must not wait for all of its half minute at once."""
+    add(driver)
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.start()
+            add(driver)
+        assert time.monotonic() - began < 5
+        other.execute("ROLLBACK")
+    add(driver)
+    assert driver.counts()["ready"] == 2
+
+
+def test_a_lock_that_is_let_go_in_time_is_waited_for(driver: SqliteDriver, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        go = threading.Timer(3 * locked.SLICE_S, other.execute, ("ROLLBACK",))
+        go.start()
+        add(driver)
+        go.join()
+    assert driver.counts()["ready"] == 1
 
 
 def test_every_commit_waits_for_the_disk_unless_told_otherwise(driver: SqliteDriver, path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_opened_again_at_once_is_opened_later(
 ) -> None:
     left = left_open(driver, kind)
 
-    def refused(mode: str) -> object:
+    def refused(mode: str, **_: object) -> object:
         raise StoreUnavailable("too many files are open")
 
     with monkeypatch.context() as patched:

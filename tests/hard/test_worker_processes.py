@@ -114,6 +114,9 @@ def test_a_frozen_worker_does_not_begin_what_waited_in_it(here: Site) -> None:
     frozen.send_signal(signal.SIGTERM)
     assert frozen.wait(30) == 0
     here.check(jobs + blocker + behind, done=341)
+    warned = [line for line in here.logs().splitlines() if "WARNING" in line and "lease" in line]
+    assert not [job for job in behind if any(job in line for line in warned)], "nothing of theirs is done twice"
+    assert "before a handler began here" in here.logs()
     assert Counter(job for job in here.noted("quick") if job in set(behind)) == dict.fromkeys(behind, 1)
 
 

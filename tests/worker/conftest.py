@@ -9,7 +9,7 @@ import pytest
 from taskharbor import Backoff, Harbor
 from taskharbor.core.contract import Driver
 from taskharbor.drivers import open_driver
-from taskharbor.worker import heartbeat, runtime
+from taskharbor.worker import farewell, heartbeat
 from taskharbor.worker.runtime import Worker
 
 AT_ONCE = Backoff(base=0)
@@ -28,7 +28,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unheeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """For handlers that are known not to heed a stop: nobody waits for them for long."""
-    monkeypatch.setattr(runtime, "HEED_S", 0.05)
+    monkeypatch.setattr(farewell, "HEED_S", 0.05)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -155,9 +155,10 @@ def test_when_the_outage_is_longer_than_the_lease_the_handler_is_stopped_and_the
     assert "the lease ran out" in caplog.text
 
 
-def test_jobs_that_waited_out_their_lease_in_an_outage_are_not_begun(
-    store: tuple[Harbor, Away, Wrapped], begin: Starting
+def test_jobs_that_waited_out_their_lease_in_an_outage_are_not_begun_and_not_taken_for_done_twice(
+    store: tuple[Harbor, Away, Wrapped], begin: Starting, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "taskharbor")
     harbor, away, _ = store
     door, blocked = threading.Event(), threading.Event()
     ran: list[int] = []
@@ -183,6 +184,9 @@ def test_jobs_that_waited_out_their_lease_in_an_outage_are_not_begun(
     door.set()
     until(lambda: not lane.ready and not lane.running)
     assert [number for number in ran if number >= 1_000] == [], "somebody else may have them by now"
+    assert worker.tally.unbegun >= len(behind)
+    assert caplog.text.count("the lease ran out") == 1, "that of the handler which ran"
+    assert "before a handler began here" in caplog.text
     away.come_back()
     finished(harbor, *behind)
     assert sorted(number for number in ran if number >= 1_000) == list(range(1_000, 1_020))
@@ -244,7 +248,7 @@ def test_a_process_that_is_frozen_in_mid_write_locks_a_sqlite_file_and_workers_g
 def test_a_worker_can_stop_while_the_store_is_away(
     store: tuple[Harbor, Away, Wrapped], begin: Starting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskharbor.worker.runtime.LAST_WORDS_S", 0.5)
+    monkeypatch.setattr("taskharbor.worker.farewell.LAST_WORDS_S", 0.5)
     harbor, away, _ = store
     begun = threading.Event()
 

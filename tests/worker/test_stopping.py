@@ -54,6 +54,7 @@ def test_drain_runs_until_nothing_is_runnable_and_counts(harbor: Harbor) -> None
     tally = harbor.worker(fleet=False).drain()
     assert asdict(tally) == {
         "done": 3, "retried": 1, "dead": 1, "cancelled": 1, "snoozed": 1, "released": 0, "lost": 0,
+        "unbegun": 0,
     }  # fmt: skip
     assert tally.ran == 7
     assert harbor.job(later).state == "scheduled"

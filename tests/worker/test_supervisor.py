@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from taskharbor.worker import supervisor
 from taskharbor.worker.supervisor import Supervisor
@@ -67,6 +70,30 @@ def test_other_failures_at_the_start_may_pass(tmp_path: Path, monkeypatch: pytes
     text = "import os, sys; open(f'ran-{os.getpid()}', 'w'); sys.exit(1 if len(os.listdir()) < 5 else 0)"
     assert crew(text).run() == 0
     assert len(list(tmp_path.iterdir())) >= 5
+
+
+def test_a_process_that_does_not_end_after_the_second_signal_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "HURRY_S", 0.3)
+    monkeypatch.chdir(tmp_path)
+    text = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("begun", "w").close()
+time.sleep(60)
+"""
+
+    def stop_twice(parent: Supervisor) -> None:
+        until((tmp_path / "begun").exists, "it has begun")
+        for told in (1, 2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda told=told: parent._crew[0].told == told, "it is told")  # type: ignore[misc]
+
+    parent = crew(text, 1)
+    threading.Thread(target=stop_twice, args=(parent,), daemon=True).start()
+    assert parent.run() == 1
+    assert "worker process 0 does not end and is killed" in caplog.text
 
 
 def test_each_process_tells_its_parent_in_the_end_what_it_did() -> None:

@@ -110,6 +110,7 @@ def _code(words: Sequence[str] | None) -> int:
     try:
         parser = build_parser()
         arguments = read(parser, sys.argv[1:] if words is None else words)
+        arguments.is_whole_process = words is None
         code: int = _run_verb(arguments, parser)
     except SystemExit as exit:
         # How argparse ends after --help and --version.

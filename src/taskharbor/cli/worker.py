@@ -139,6 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_one(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> tuple[int, Drained | None]:
     from taskharbor.cli.drained import left_over, tell_parent
+    from taskharbor.cli.worker_end import code_of, leave, see_to_the_end
     from taskharbor.worker import supervisor
     from taskharbor.worker.program_log import name_worker
 
@@ -147,22 +148,25 @@ def _run_one(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, 
     worker = harbor.worker(**settings)
     name_worker(worker.id)
     _announce(harbor, settings, worker.id, arguments.log_format)
+    if arguments.is_whole_process:
+        see_to_the_end(worker)
     try:
-        if not arguments.drain:
-            worker.run()
-            return 0, None
-        tally = worker.drain()
-        if ear is None:
+        tally = worker.drain() if arguments.drain else worker.run()
+        if ear is not None and arguments.drain:
+            tell_parent(ear, tally)
+        elif arguments.drain and worker.told_all:
             return 0, (tally, left_over(harbor.driver, harbor, _served(harbor, settings)))
-        tell_parent(ear, tally)
-        return 0, None
+        if worker.is_stuck and arguments.is_whole_process:
+            leave(code_of(worker))
+        return code_of(worker), None
     except (StoreMoved, *_INCURABLE) as error:
         if not is_one_of_several:
             raise
         print(f"taskharbor: {error}", file=sys.stderr)
         return supervisor.MOVED_AWAY if isinstance(error, StoreMoved) else supervisor.REFUSED, None
     finally:
-        harbor.close()
+        if not worker.is_stuck:
+            harbor.close()
 
 
 def _served(harbor: Harbor, settings: dict[str, Any]) -> list[str]:
@@ -174,6 +178,7 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
         raise InvalidInput("--name is for one process: two workers of one name would take each other for themselves")
     _announce(harbor, settings, f"with {arguments.processes} processes", arguments.log_format)
     from taskharbor.cli.drained import left_over_at, total_of
+    from taskharbor.cli.worker_end import COUNTING_S, end_within
     from taskharbor.worker import supervisor
 
     _try_store(harbor)
@@ -184,6 +189,8 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
     code = supervisor.run(app, arguments.processes, words_for_one(arguments), hear)
     if not reports:
         return code, None
+    if code and arguments.is_whole_process:
+        end_within(COUNTING_S, code)  # the store may be what they failed of
     return code, (total_of(reports), left_over_at(harbor, _served(harbor, settings)))
 
 

@@ -15,14 +15,15 @@ from typing import Final
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
-from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled, Dead, Ending, Failed, Released, Snoozed, settlement
+from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.core.words import many
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
-from taskharbor.worker.logs import job_fields
+from taskharbor.worker.logs import job_fields, note_unbegun
+from taskharbor.worker.patience import Patience
 from taskharbor.worker.quarantine import PUT_OFF
 from taskharbor.worker.turns import Turns
 
@@ -85,13 +86,13 @@ class Claimer:
         self._closing = True
         self._lane.news.set()
 
-    def end(self, timeout_s: float) -> None:
+    def end(self, patience: Patience) -> None:
         """Tell the store the rest, and stop, at the latest when the time is up."""
         self._closing = True
-        self._give_up_at = time.monotonic() + timeout_s
+        self._give_up_at = time.monotonic() + patience.left()
         self._ended.set()
         self._lane.news.set()
-        self._turns.end(timeout_s)
+        self._turns.end(patience)
 
     # --- The loop ----------------------------------------------------------------------------------------
 
@@ -352,9 +353,12 @@ class Claimer:
             gone = [held for held in done if held not in kept]
             self._crew.registry.remove(gone)
             self._crew.quarantine.ended(gone)
-            self._crew.tally.lost += len(gone)
-            jobs = many(len(gone), "finished job")
-            log.warning("the leases of %s ran out while the store was away: what has run will run again", jobs)
+            fresh = [held for held in gone if not held.lost]  # of the others the heartbeat has told
+            begun = sum(map(self._crew.tally.count_lost, fresh))
+            if begun:
+                jobs = many(begun, "finished job")
+                log.warning("the leases of %s ran out while the store was away: what has run will run again", jobs)
+            note_unbegun(len(fresh) - begun)
         return kept
 
     def _policy(self, held: Held) -> Backoff:
@@ -366,19 +370,23 @@ class Claimer:
         tally = self._crew.tally
         done = results.count(Status.DONE)
         tally.done += done
+        unbegun = 0
         for held, word, result in zip(told, words, results, strict=True) if done < len(told) else ():
             if result is Status.DONE:
                 continue
             if held.started_at is None and isinstance(held.ending, Released) and held.ending is not GIVEN_BACK:
                 self._crew.allowance.give_back(1)  # a slot had it, and found that it was too late to begin
             if isinstance(result, JobNotInflight | LeaseLost):
-                tally.lost += 1
+                if not tally.count_lost(held):
+                    unbegun += 1
+                    continue
                 log.warning("the lease was lost before the end could be told: %s", result, extra=job_fields(held.job))
             elif isinstance(result, TaskHarborError):
                 log.error("could not be settled: %s", result, extra=job_fields(held.job))
             else:
                 tally.count(result, held.ending)
                 self._say(held, word, result, now)
+        note_unbegun(unbegun)
         if log.isEnabledFor(logging.DEBUG):
             for held in told:
                 log.debug("%s ended: %s", held.job.type, type(held.ending).__name__, extra=job_fields(held.job))
@@ -386,7 +394,7 @@ class Claimer:
     def _say(self, held: Held, word: Settlement, status: Status, now: datetime) -> None:
         match held.ending:
             case _ if status is Status.CANCELLED:
-                if _heeded(held):
+                if held.heeded:
                     log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
             case Failed(kind=kind) if status is Status.READY and word.update is not None:
                 again = word.update.run_at
@@ -406,9 +414,3 @@ class Claimer:
                     log.error("%s is put back for %.0f s: %s", held.job.type, wait_s, reason, extra=fields)
             case _:
                 pass
-
-
-def _heeded(held: Held) -> bool:
-    """Whether a job that is cancelled now ended so because somebody asked, and not by a word of its own handler."""
-    ending = held.ending
-    return held.started_at is not None and not (isinstance(ending, Cancelled) and ending.reason != CANCELLED_RUNNING)

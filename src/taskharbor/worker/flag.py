@@ -12,17 +12,19 @@ class Flag:
     """An event without a lock: it may be set where a signal comes in the midst of setting it."""
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.since: float | None = None
+        """When it was set first, by the monotonic clock."""
 
     def set(self) -> None:
-        self._is_set = True
+        if self.since is None:
+            self.since = time.monotonic()
 
     def is_set(self) -> bool:
-        return self._is_set
+        return self.since is not None
 
     def wait(self, timeout: float) -> bool:
         """Whether it is set, as soon as it is, or after that many seconds."""
         ends = time.monotonic() + timeout
-        while not self._is_set and time.monotonic() < ends:
+        while self.since is None and time.monotonic() < ends:
             time.sleep(min(LOOK_S, timeout))
-        return self._is_set
+        return self.since is not None

@@ -17,7 +17,8 @@ from taskharbor.core.outcome import TIMED_OUT, Failed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.held import Held
-from taskharbor.worker.logs import job_fields
+from taskharbor.worker.logs import job_fields, note_unbegun
+from taskharbor.worker.patience import Patience
 
 TICK_S: Final = 0.5
 WORKER_BEAT_S: Final = 10.0
@@ -52,17 +53,14 @@ class Heartbeat:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> None:
+    def stop(self, patience: Patience) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(timeout=5)
+            patience.join(thread)
 
     def deregister(self) -> None:
         if self._row is not None:
-            try:
-                self._crew.driver.deregister(self._row.id)
-            except StoreError as error:
-                log.warning("the worker could not be signed off, and will be taken for dead: %s", error)
+            self._crew.driver.deregister(self._row.id)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._tick_s):
@@ -161,7 +159,7 @@ class Heartbeat:
             self._drop(held)
             fields = job_fields(held.job)
             if isinstance(result, TaskHarborError):
-                crew.tally.lost += 1
+                crew.tally.count_lost(held)
                 log.warning("the lease was lost before the end could be told: %s", result, extra=fields)
                 continue
             crew.tally.count(result, ending)
@@ -184,21 +182,27 @@ class Heartbeat:
             log.warning("progress is left out, for what a handler reported cannot be kept: %s", error)
             results = self._crew.driver.extend([replace(extension, progress=None) for extension in extensions])
         self._crew.outage.over()
+        unbegun = 0
         for held, lease_s, report, result in zip(due, leases_s, reports, results, strict=True):
             if held.reported is report:
                 held.reported = None
             if held.asked_s is not None and held.asked_s <= lease_s:
                 held.asked_s = None
-            self._told(held, result, before + lease_s)
+            unbegun += self._told(held, result, before + lease_s)
+        note_unbegun(unbegun)
 
-    def _told(self, held: Held, result: Lease | TaskHarborError, deadline: float) -> None:
+    def _told(self, held: Held, result: Lease | TaskHarborError, deadline: float) -> bool:
+        """Whether it was lost before its handler began."""
         if isinstance(result, Lease):
             held.deadline = deadline
             held.start_is_known = held.started_at is not None
             if result.cancel_requested:
                 self._cancel(held)
-        elif held.ending is None and self._lose(held):
+        elif held.ending is None and (begun := self._lose(held)) is not None:
+            if not begun:
+                return True
             log.warning("the lease is lost, the handler is told to stop: %s", result, extra=job_fields(held.job))
+        return False
 
     def _may_be_cancelled(self, held: Held, moment: float) -> bool:
         """Short handlers, and short waits for a slot, are not worth the question."""
@@ -226,21 +230,26 @@ class Heartbeat:
 
     def _give_up_lost(self, moment: float) -> None:
         """By our own clock the lease has ended, whether or not the store could be asked."""
+        unbegun = 0
         for held in self._crew.registry.snapshot():
-            if held.deadline <= moment and held.ending is None and self._lose(held):
+            if held.deadline > moment or held.ending is not None or (begun := self._lose(held)) is None:
+                continue
+            if begun:
                 log.warning("the lease ran out, the handler is told to stop", extra=job_fields(held.job))
+            else:
+                unbegun += 1
+        note_unbegun(unbegun)
 
-    def _lose(self, held: Held) -> bool:
-        """False if the other thread was quicker."""
+    def _lose(self, held: Held) -> bool | None:
+        """Whether its handler had begun; None if the other thread was quicker."""
         with self._losing:
             if held.lost:
-                return False
+                return None
             held.lost = True
         if not held.started:
             self._crew.allowance.give_back(1)
-        self._crew.tally.lost += 1
         self._drop(held)
-        return True
+        return self._crew.tally.count_lost(held)
 
     def _drop(self, held: Held) -> None:
         """The job is no longer ours: whatever the handler still comes to, nothing is settled."""

@@ -11,6 +11,7 @@ from taskharbor.core.errors import LeaseLost
 from taskharbor.core.limits import MAX_DURATION
 from taskharbor.core.logged import job_fields
 from taskharbor.core.model import Job, LeasedJob, Progress
+from taskharbor.core.outcome import CANCELLED_RUNNING, Cancelled
 
 if TYPE_CHECKING:
     from taskharbor.app.task import Task
@@ -79,6 +80,15 @@ class Held:
     def timeout(self) -> timedelta | None:
         """How long its handler may take."""
         return self.job.timeout
+
+    @property
+    def heeded(self) -> bool:
+        """Of a job that is cancelled now: whether it ended so because somebody asked, and not by a word of its own
+        handler."""
+        ending = self.ending
+        return self.started_at is not None and not (
+            isinstance(ending, Cancelled) and ending.reason != CANCELLED_RUNNING
+        )
 
     def log_fields(self) -> Mapping[str, Any]:
         """For lines of its handler. What goes on when that has ended, as a connection that it opened, is not its."""

@@ -19,6 +19,7 @@ from taskharbor.core.errors import InvalidInput
 from taskharbor.core.fleet import Recovery
 from taskharbor.core.words import many
 from taskharbor.worker.keeping import Vouched
+from taskharbor.worker.patience import Patience
 from taskharbor.worker.scheduler import Scheduler
 
 log = logging.getLogger("taskharbor.worker")
@@ -95,6 +96,15 @@ class Leader:
         if self._thread is None and not self._stop.is_set():
             self._thread = threading.Thread(target=self._loop, name="taskharbor-leader", daemon=True)
             self._thread.start()
+
+    def close(self) -> None:
+        """No new turn; the one that is going on ends with its duty, and resigns."""
+        self._stop.set()
+
+    def end(self, patience: Patience) -> bool:
+        """`stop` for whoever cannot wait for ever: whether it has resigned, as far as it could."""
+        self._stop.set()
+        return self._thread is None or patience.join(self._thread)
 
     def stop(self) -> None:
         """Sets the event, waits for the turn that is going on, and resigns."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from taskharbor.core.errors import TaskHarborError
 from taskharbor.worker.claimer import Claimer
 from taskharbor.worker.crew import Crew
+from taskharbor.worker.patience import Patience
 
 if TYPE_CHECKING:
     from taskharbor.core.contract import Listener
@@ -32,12 +33,12 @@ class Listening:
         self._thread = threading.Thread(target=self._loop, name="taskharbor-listen", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, patience: Patience) -> None:
         self._stop.set()
         if self._listener is not None:
             self._listener.wake()
         if self._thread is not None:
-            self._thread.join(timeout=5)
+            patience.join(self._thread)
 
     def _loop(self) -> None:
         while not self._stop.is_set():

@@ -194,7 +194,7 @@ such as enqueueing one more job, so that no other is made."""
 
 
 @atexit.register
-def _end_all() -> None:
+def end_children() -> None:
     """A program that ends without having stopped its worker would wait for children that heed no SIGTERM. Its slots
     still work, and must not make others for the jobs that come back."""
     with _births:

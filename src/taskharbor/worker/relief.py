@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.claimer import SLOWEST_STEP_S, Claimer
 from taskharbor.worker.held import Held
+from taskharbor.worker.patience import Patience
 
 
 class Relief(Claimer):
@@ -24,10 +25,10 @@ class Relief(Claimer):
         self._telling = lane.finished(lane.batch)
         self._talk(self._room())
 
-    def end(self, timeout_s: float) -> None:
+    def end(self, patience: Patience) -> None:
         self._ended.set()
         self._lane.rush.set()  # it may be waiting for that
-        super().end(timeout_s)
+        super().end(patience)
 
     def _finished(self) -> bool:
         return self._ended.is_set()

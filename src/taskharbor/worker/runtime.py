@@ -20,22 +20,23 @@ from taskharbor.core.errors import InvalidInput, StoreError, StoreMoved, StoreRe
 from taskharbor.core.fleet import Worker as WorkerRow
 from taskharbor.core.ids import new_id
 from taskharbor.core.limits import MAX_BATCH, MAX_NAME, Limits, check_name
-from taskharbor.core.model import Settlement
 from taskharbor.core.words import many
 from taskharbor.worker.allowance import Allowance
 from taskharbor.worker.claimer import Claimer
 from taskharbor.worker.collector import collector, patient_collector
 from taskharbor.worker.crew import Crew
 from taskharbor.worker.executor import Executor
+from taskharbor.worker.farewell import HURRIED_WORDS_S, LAST_WORDS_S, LONGEST_HURRIED_S, LONGEST_S, Farewell
 from taskharbor.worker.flag import Flag
 from taskharbor.worker.forked import not_in_children
 from taskharbor.worker.gathering import Gatherer
 from taskharbor.worker.heartbeat import Heartbeat
-from taskharbor.worker.held import Held, Registry
+from taskharbor.worker.held import Registry
 from taskharbor.worker.keeping import kept_by_lake
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.leader import Leader
 from taskharbor.worker.outage import Outage
+from taskharbor.worker.patience import Patience
 from taskharbor.worker.processes import Processes
 from taskharbor.worker.quarantine import Quarantine
 from taskharbor.worker.relief import Relief
@@ -61,11 +62,6 @@ STEP_S: Final = 0.02
 LOOK_S: Final = 0.05
 SMALLEST_FOR_TWO: Final = 4
 """The smallest batch for which a second claimer is worth its while."""
-HEED_S: Final = 1.0
-HURRIED_S: Final = 0.2
-"""How long handlers may take to end once they are told to, in good order and in a hurry."""
-LAST_WORDS_S: Final = 5.0
-"""How long a stopping worker tries to tell the store what it gives back."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -116,6 +112,12 @@ class Worker:
         self._outage = Outage()
         self._retention = retention
         self._fleet = fleet
+        self.told_all = True
+        """When it has ended: whether the store knows all that it has to. What it does not know is left to leases."""
+        self.is_stuck = False
+        """And whether a thread of it has not come back from the store, which would keep waiting who closes that."""
+        self.has_ended = False
+        self._asked = Flag()
         self._stopping = Flag()
         self._hurry = Flag()
         self._stopped = threading.Event()
@@ -157,8 +159,7 @@ class Worker:
             if self._stopping.is_set():
                 return
             self._prepare()
-            self._begin()
-            self._started = True
+            self._started = self._begin()
 
     def _start_patiently(self) -> None:
         """Wait for a store that is away, as in the midst of work. What waiting cannot cure goes to the caller."""
@@ -221,39 +222,50 @@ class Worker:
         return self._outage.moved
 
     def stop(self) -> None:
-        """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice."""
+        """Claim nothing more, let handlers end within the grace time, give back the rest. Safe to call twice.
+
+        Returns a few seconds after the grace time whatever the store does: `told_all` says whether it answered."""
         self._stopping.set()
-        with self._parts_lock:
-            if not self._started or self._stopped.is_set():
-                self._stopped.set()
-                return
+        patience = Patience(LAST_WORDS_S, self._hurry, HURRIED_WORDS_S)
+        if not patience.acquire(self._parts_lock):
+            # It hangs where it starts, and has no job yet. When it comes back from there it does not begin.
+            self.told_all, self.is_stuck = False, True
+            log.warning("the worker ends before it has begun, for the store does not answer", extra=self._fields())
+            return
+        try:
+            is_over, is_at_work = self._stopped.is_set(), self._started
             self._stopped.set()
-        for claimer in (*self._claimers, *self._reliefs):
-            claimer.close()
-        if self._leader is not None:
-            self._leader.stop()
-        self._wait_for_handlers()
-        self._give_back_rest()
-        ends = time.monotonic() + LAST_WORDS_S
-        for claimer in (*self._reliefs, *self._claimers):
-            claimer.end(max(0.0, ends - time.monotonic()))
-        for threads in self._threads:
-            threads.stop()
-        self._coroutines.stop()
-        self._processes.stop()
-        self._heartbeat.stop()
-        self._listening.stop()
-        self._heartbeat.deregister()
-        log.info("worker stopped: %d done, %d failed for good", self.tally.done, self.tally.dead, extra=self._fields())
+        finally:
+            self._parts_lock.release()
+        if is_at_work and not is_over:
+            self._farewell.say()
+            self.told_all, self.is_stuck = self._farewell.told_all, self._farewell.is_stuck
+            done, dead = self.tally.done, self.tally.dead
+            log.info("worker stopped: %d done, %d failed for good", done, dead, extra=self._fields())
+        self.has_ended = self.has_ended or not is_over
 
     def hurry(self) -> None:
-        """Do not wait for handlers any longer."""
+        """Do not wait for handlers any longer, and for the store hardly any more."""
         self._hurry.set()
+        self._ask()
+
+    def _ask(self) -> None:
+        self._asked.set()
         self._stopping.set()
+
+    def ends_by(self) -> float | None:
+        """When, by the monotonic clock, one that a signal has told to stop has ended whatever the store does. None for
+        one that was not told."""
+        asked, hurried = self._asked.since, self._hurry.since
+        if asked is None:
+            return None
+        ends = asked + self._grace_s + LONGEST_S
+        return ends if hurried is None else min(ends, hurried + LONGEST_HURRIED_S)
 
     # --- Starting ----------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """False for one that was told to stop while the store kept it waiting."""
         from taskharbor.worker.listening import Listening
         from taskharbor.worker.scheduler import register
 
@@ -261,19 +273,27 @@ class Worker:
         if self._fleet:
             register(self._crew.driver, self._harbor.schedules, self._crew.driver.now())
             self._crew.driver.heartbeat(self._row())
+        if self._stopping.is_set():
+            self._heartbeat.deregister()
+            return False
         self._coroutines.start()
         for lane, threads in zip(self._lanes, self._threads, strict=True):
             self._coroutines.serve(lane)
             threads.start()
-        self._listening = Listening(self._crew, list(self._slots), self._claimers)
-        self._listening.start()
+        listening = Listening(self._crew, list(self._slots), self._claimers)
+        listening.start()
         self._heartbeat.start()
         for claimer in (*self._claimers, *self._reliefs):
             claimer.start()
         if self._leader is not None:
             self._leader.start()
         queues = ", ".join(f"{queue}:{slots}" for queue, slots in self._slots.items())
+        self._farewell = Farewell(
+            self._crew, self._grace_s, self._hurry, self._reliefs, self._claimers, self._leader,
+            self._threads, self._coroutines, self._processes, self._heartbeat, listening,
+        )  # fmt: skip
         log.info("worker started on %s with %s", queues, many(len(self._harbor.tasks), "handler"), extra=self._fields())
+        return True
 
     def _row(self) -> WorkerRow:
         return WorkerRow(
@@ -326,43 +346,7 @@ class Worker:
     def _finds(self) -> int:
         return sum(claimer.finds for claimer in self._claimers) + sum(relief.finds for relief in self._reliefs)
 
-    # --- Stopping ----------------------------------------------------------------------------------------
-
-    def _wait_for_handlers(self) -> None:
-        running = len(self._crew.registry)
-        if running and not self._hurry.is_set():
-            log.info(
-                "stopping: %d %s %g s to end; a second signal puts back the rest at once",
-                running, "job has" if running == 1 else "jobs have", self._grace_s, extra=self._fields(),
-            )  # fmt: skip
-        ends = time.monotonic() + self._grace_s
-        while len(self._crew.registry) and time.monotonic() < ends and not self._hurry.is_set():
-            time.sleep(STEP_S)
-
-    def _give_back_rest(self) -> None:
-        """Handlers that did not end in time: coroutines and processes are ended, threads are left behind."""
-        unfinished = [held for held in self._crew.registry.snapshot() if held.ending is None]
-        for held in unfinished:
-            held.stop()
-        ends = time.monotonic() + (HURRIED_S if self._hurry.is_set() else HEED_S)
-        while any(held.ending is None for held in unfinished) and time.monotonic() < ends:
-            time.sleep(STEP_S / 4)
-        left = [held for held in unfinished if held.ending is None]
-        if not left:
-            return
-        jobs = "its job goes back" if len(left) == 1 else "their jobs go back"
-        log.warning("%s did not stop in time: %s", many(len(left), "handler"), jobs, extra=self._fields())
-        self._release(left)
-
-    def _release(self, left: Sequence[Held]) -> None:
-        for held in left:
-            held.lost = True  # whatever the thread still comes to, it is no longer its job
-        try:
-            words = [Settlement.release(held.job.id, held.token, started_at=held.started_at) for held in left]
-            self._crew.driver.settle(words)
-        except StoreError as error:
-            log.warning("could not give back %s, which the end of the lease does: %s", many(len(left), "job"), error)
-        self._crew.registry.remove(list(left))
+    # --- Signals -----------------------------------------------------------------------------------------
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -378,14 +362,14 @@ class Worker:
 
         A process of several hears from its parent how urgent it is: it may get the signals of the parent as well.
         """
-        supervised = heed_parent(self._stopping.set, self.hurry)
+        supervised = heed_parent(self._ask, self.hurry)
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self._stopping.is_set() and not supervised:
                 self._hurry.set()
-            self._stopping.set()
+            self._ask()
 
         before = {name: signal.signal(name, not_in_children(stop)) for name in (signal.SIGTERM, signal.SIGINT)}
 

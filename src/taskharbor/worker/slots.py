@@ -116,6 +116,8 @@ class ThreadSlots:
             now = self._now()
             if held.job.expires_at is not None and _is_expired(held, now):
                 held.ending = Released()
+            elif held.cancelled:  # while the store was asked for the time, and its lease may have ended
+                held.ending = stopped(held)
             else:
                 held.started_at = now
                 held.ending = self._executor.run(held)

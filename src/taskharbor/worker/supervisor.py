@@ -31,6 +31,8 @@ LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
 """A child that ran this long has not crashed at its start: its pauses begin anew."""
 LOOK_S: Final = 0.05
+HURRY_S: Final = 5.0
+"""A process that has not ended so long after the second signal is killed. It should have, by itself and before long."""
 WRONG_USAGE: Final = 2
 """The exit code of a worker that cannot be started like this, today or tomorrow."""
 REFUSED: Final = 78
@@ -66,6 +68,7 @@ class Supervisor:
         self._hear = hear
         self._crew = [_Place(number) for number in range(processes)]
         self._signals = 0
+        self._hurried: float | None = None
 
     def run(self) -> int:
         restore = self._catch_signals()
@@ -77,6 +80,7 @@ class Supervisor:
                 for place in self._crew:
                     self._look_after(place)
                     place.tell(self._signals)
+                self._end_late_ones()
                 if all(place.is_refused for place in self._crew):
                     return self._give_up()
         finally:
@@ -84,6 +88,15 @@ class Supervisor:
                 place.kill()
             restore()
         return 0 if all(place.code == 0 for place in self._crew) else 1
+
+    def _end_late_ones(self) -> None:
+        if self._hurried is None or time.monotonic() < self._hurried + HURRY_S:
+            return
+        self._hurried = None
+        for place in self._crew:
+            if place.process is not None:
+                log.error("%s process %d does not end and is killed", self._what, place.number)
+                place.process.kill()
 
     def _give_up(self) -> int:
         if all(place.code == WRONG_USAGE for place in self._crew):
@@ -151,6 +164,8 @@ class Supervisor:
 
         def count(number: int, frame: FrameType | None) -> None:
             self._signals += 1
+            if self._signals == len(WORDS):
+                self._hurried = time.monotonic()
 
         before = {name: signal.signal(name, count) for name in (signal.SIGTERM, signal.SIGINT)}
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from taskharbor.core.model import Status
 from taskharbor.core.outcome import Ending, Failed, Snoozed
+
+if TYPE_CHECKING:
+    from taskharbor.worker.held import Held
 
 
 @dataclass(slots=True)
@@ -20,6 +24,9 @@ class Tally:
     snoozed: int = 0
     released: int = 0
     lost: int = 0
+    """Leases that ended under a handler: its work may be done twice."""
+    unbegun: int = 0
+    """Leases that ended before a handler had begun here: somebody else has those jobs, and nothing is done twice."""
 
     def count(self, status: Status, ending: Ending | None) -> None:
         match status:
@@ -35,6 +42,14 @@ class Tally:
                 self.retried += 1
             case _:
                 self.released += 1
+
+    def count_lost(self, held: Held) -> bool:
+        """Whether a handler had begun, whose work may be done twice."""
+        if held.started_at is None:
+            self.unbegun += 1
+            return False
+        self.lost += 1
+        return True
 
     @property
     def ran(self) -> int:

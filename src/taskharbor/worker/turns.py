@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from taskharbor.worker.patience import Patience
+
 log = logging.getLogger("taskharbor.worker")
 
 
@@ -32,10 +34,10 @@ class Turns:
         thread.start()
         self._threads = [*(other for other in self._threads if other.is_alive()), thread]
 
-    def end(self, timeout_s: float) -> None:
+    def end(self, patience: Patience) -> None:
         """Wait until nobody serves any more; not for the threads, for one may run a handler that was left behind."""
         if self._threads:
-            self.over.wait(timeout_s)
+            patience.wait(self.over.wait, self.over.is_set)
 
     def may_leave(self) -> bool:
         """Whether the thread that serves may go and run a job, because the other one is there to serve meanwhile. Where

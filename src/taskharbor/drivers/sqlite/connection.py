@@ -18,6 +18,7 @@ from taskharbor.core.errors import DriverClosed, InvalidURL, StoreReadOnly
 from taskharbor.drivers.sqlite import forking
 from taskharbor.drivers.sqlite.door import Door
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
+from taskharbor.drivers.sqlite.locked import SLICE_S, begin_writing, patiently
 
 Hook = Callable[[sqlite3.Connection], None]
 
@@ -83,7 +84,7 @@ class Connections:
         """A connection of its own while nobody writes: for migrations."""
         self._notice_fork()
         with self._to_write.entered():
-            connection = self.open(mode)
+            connection = self._open_patiently(mode)
             try:
                 yield connection
             finally:
@@ -105,7 +106,7 @@ class Connections:
                 self._writer = self._open_writer()
             connection = self._writer
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                begin_writing(connection, self._settings.busy_timeout_s)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException as error:
@@ -114,7 +115,7 @@ class Connections:
                 raise
 
     def _open_writer(self) -> sqlite3.Connection:
-        connection = self._open_checked()
+        connection = self._open_checked()  # which goes on to wait for a moment at a time: see `begin_writing`
         try:
             if self._settings.read_only:
                 raise StoreReadOnly(f"{self.path} was opened with mode=ro: leave mode=ro out of the URL to write")
@@ -126,6 +127,7 @@ class Connections:
 
     def _open_reader(self) -> sqlite3.Connection:
         connection = self._open_checked()
+        connection.execute(f"PRAGMA busy_timeout = {int(self._settings.busy_timeout_s * 1000)}")
         connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -163,13 +165,14 @@ class Connections:
                 if connection is self._reader and connection.in_transaction:
                     connection.execute("COMMIT")
 
-    def open(self, mode: str) -> sqlite3.Connection:
-        """A connection with our settings; `mode` is SQLite's: `rw`, `rwc` to create the file, `ro`."""
+    def open(self, mode: str, *, wait_s: float | None = None) -> sqlite3.Connection:
+        """A connection with our settings; `mode` is SQLite's: `rw`, `rwc` to create the file, `ro`. It waits for locks
+        as long as the settings say, or for `wait_s`."""
         refuse_foreign(self.path)
         connection = sqlite3.connect(
             f"{Path(self.path).as_uri()}?mode={mode}",
             uri=True,
-            timeout=self._settings.busy_timeout_s,
+            timeout=self._settings.busy_timeout_s if wait_s is None else wait_s,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -181,10 +184,13 @@ class Connections:
         connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
 
+    def _open_patiently(self, mode: str) -> sqlite3.Connection:
+        return patiently(lambda: self.open(mode, wait_s=SLICE_S), self._settings.busy_timeout_s)
+
     def _open_checked(self) -> sqlite3.Connection:
-        connection = self.open("ro" if self._settings.read_only else "rw")
+        connection = self._open_patiently("ro" if self._settings.read_only else "rw")
         try:
-            self._check(connection)
+            patiently(lambda: self._check(connection), self._settings.busy_timeout_s)
         except BaseException:
             connection.close()
             raise

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing
 from functools import lru_cache
 from typing import Final
 
 from taskharbor.core.errors import SchemaTooNew, StoreCorrupt, StoreRefused
 from taskharbor.drivers.sqlfiles import Migration, later, migrations
-from taskharbor.drivers.sqlite.errors import BUSY, code_of, no_tables, older_tables
+from taskharbor.drivers.sqlite.errors import no_tables, older_tables
+from taskharbor.drivers.sqlite.locked import begin_writing, patiently
 
 PACKAGE: Final = "taskharbor.drivers.sqlite"
 OLDEST_SQLITE: Final = (3, 35, 0)
 JSON_BUILT_IN: Final = (3, 38, 0)
-_WAIT_S: Final = 0.01
 
 
 def migration_sql(prefix: str, after: int = 0) -> str:
@@ -66,7 +65,7 @@ def migrate(connection: sqlite3.Connection, prefix: str, path: str, patience_s: 
     _use_wal(connection, patience_s)
     known = migrations(PACKAGE, prefix)
     for migration in known:
-        connection.execute("BEGIN IMMEDIATE")
+        begin_writing(connection, patience_s)
         try:
             applied = _applied(connection, prefix)
             if max(applied, default=0) > known[-1].version:
@@ -121,12 +120,4 @@ def _statements(script: str) -> tuple[str, ...]:
 
 def _use_wal(connection: sqlite3.Connection, patience_s: float) -> None:
     """Changing the mode needs the file for itself, and SQLite does not always wait for that by itself."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY or time.monotonic() >= deadline:
-                raise
-            time.sleep(_WAIT_S)
+    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), patience_s)
