@@ -67,7 +67,6 @@ def add_to(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import ProgressBar, print_json
     from taskharbor.drivers.moving import Move
-    from taskharbor.drivers.opening import redacted
 
     if arguments.until_idle is not None and not arguments.live:
         raise InvalidInput("--until-idle goes with --live: without it nothing comes in meanwhile")
@@ -75,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidInput("--wait goes with --live: without it no job may be running, and nobody is waited for")
     if arguments.give_up and arguments.dry_run:
         raise InvalidInput("--give-up cannot be rehearsed: leave out --dry-run, or --give-up")
-    urls = redacted(arguments.source), redacted(arguments.target)
     absent = arguments.dry_run or arguments.give_up
     with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
+        urls = source.url, target.url
         if arguments.give_up:
             Move(source, target).give_up()
             report = None
@@ -124,7 +123,7 @@ def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
     from taskharbor.cli.store import ready, refuse_absent, store_path
     from taskharbor.drivers.base import BaseDriver
     from taskharbor.drivers.moving import End
-    from taskharbor.drivers.opening import open_driver, parse_url, redacted
+    from taskharbor.drivers.opening import absolute, open_driver, parse_url, redacted
 
     parsed = parse_url(url)
     if parsed.scheme == "memory":
@@ -138,7 +137,7 @@ def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
             raise InvalidInput(f"{parsed.scheme}:// cannot be moved: only the built-in stores can")
         ready(driver, parsed, create=create)
         driver.queues()
-        yield End(driver, redacted(url))
+        yield End(driver, absolute(redacted(url)))
     except SchemaMissing as error:
         how = f"run `taskharbor --url {redacted(url)} migrate`"
         raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, how)) from None
