@@ -120,7 +120,7 @@ def _tables() -> list[str]:
 @contextmanager
 def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
     """One of the two stores, open. With `absent`, one that is not there yet is not made: an empty one stands for it."""
-    from taskharbor.cli.store import ready, refuse_absent, store_path
+    from taskharbor.cli.store import is_there, ready, refuse_absent
     from taskharbor.drivers.base import BaseDriver
     from taskharbor.drivers.moving import End
     from taskharbor.drivers.opening import absolute, open_driver, parse_url, redacted
@@ -130,8 +130,7 @@ def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
         raise InvalidInput("memory:// lives and ends with its process: there is nothing to move from it or to it")
     if not create:
         refuse_absent(parsed)
-    path = store_path(parsed)
-    driver = open_driver("memory://" if absent and path is not None and not path.exists() else url)
+    driver = open_driver("memory://" if absent and not is_there(parsed) else url)
     try:
         if not isinstance(driver, BaseDriver):
             raise InvalidInput(f"{parsed.scheme}:// cannot be moved: only the built-in stores can")

@@ -93,7 +93,7 @@ def _opened_at(url: str, create: bool) -> Iterator[Driver]:
 
 def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
     """Bring the tables of an embedded store up to date. Only with `create` are there any where none were."""
-    if url.scheme not in EMBEDDED or not (create or _exists(url)):
+    if url.scheme not in EMBEDDED or not (create or is_there(url)):
         return
     try:
         driver.queues()
@@ -106,7 +106,7 @@ def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
 def refuse_absent(url: StoreURL) -> None:
     """A path that is mistyped is more often the cause than tables that are missing."""
     path = store_path(url)
-    if path is not None and not _exists(url):
+    if path is not None and not is_there(url):
         if url.scheme == "sqlite" and not path.parent.is_dir():
             raise StoreRefused(f"the directory {path.parent} does not exist: create it, or correct the path")
         raise SchemaMissing(f"{path} does not exist: correct the path, or create the store: {HOW_TO_MIGRATE}")
@@ -124,7 +124,8 @@ def store_path(url: StoreURL) -> Path | None:
     return Path(url.path[1:]).absolute() if url.scheme in ("json", "sqlite") else None
 
 
-def _exists(url: StoreURL) -> bool:
+def is_there(url: StoreURL) -> bool:
+    """Whether an embedded store has its file. Where nobody can tell, it is the driver that says what is wrong."""
     path = store_path(url)
     with suppress(OSError):
         return path is None or path.exists()

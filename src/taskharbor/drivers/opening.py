@@ -99,6 +99,8 @@ def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
         f"?{urlencode(options, quote_via=quote)}" if options else ""
     )
     path = unquote(parts.netloc + parts.path)
+    if scheme in _IN_FILES and "\0" in path:
+        raise InvalidURL(f"{redacted(url)!r} has a %00 in its path, which no file can have: correct the path")
     return StoreURL(scheme, path, rest, prefix, limits or Limits(), options)
 
 
