@@ -161,6 +161,9 @@ TWO = "from taskharbor import Harbor\nfirst = Harbor('memory://')\nsecond = Harb
         ("", "", "shop/jobs.py", 2, "no .py"),
         ("", "", ":harbor", 2, "MODULE:HARBOR"),
         ("app_empty", "", "app_empty", 2, "harbor = Harbor"),
+        ("", "", "os", 2, "os has no Harbor in it: write harbor = Harbor(…) there, or name the module that has one"),
+        ("", "", "os:nothing", 2, "os has no 'nothing': write harbor = Harbor(…) there"),
+        ("", "", "os:abort", 2, "os:abort is no Harbor but of the type builtin_function_or_method: write harbor ="),
         ("app_two", TWO, "app_two", 2, "-A app_two:first"),
         ("app_two_b", TWO, "app_two_b:frist", 2, "did you mean app_two_b:first?"),
         ("app_number", "harbor = 5\n", "app_number:harbor", 2, "is no Harbor but of the type int"),
@@ -180,6 +183,17 @@ def test_an_application_that_cannot_be_had_is_one_line_with_the_cure(
     said = say("-A", asked, "jobs", "list", code=code)
     assert cure in said
     assert said.count("\n") == 1
+
+
+def test_a_package_whose_harbor_is_in_one_of_its_modules_is_answered_with_that(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_package").mkdir()
+    Path("app_package/__init__.py").write_text("from app_package import inner\n")
+    Path("app_package/inner.py").write_text("from taskharbor import Harbor\nours = Harbor()\n")
+    said = say("-A", "app_package", "worker", code=2)
+    assert "app_package has no Harbor in it: did you mean app_package.inner:ours?" in said
 
 
 def test_verbs_without_handlers_use_the_store_of_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
