@@ -49,6 +49,7 @@ def test_without_a_verb_there_is_the_help_and_exit_code_2(words: list[str], caps
         (["enqueue", "x", "--priority", "high"], "--priority: 'high' is not a whole number"),
         (["completion", "ksh"], "'ksh' is not a shell that is known here: there are bash, zsh, fish"),
         (["demo", "extra"], "one word too many"),
+        (["stats", "--interval", "5s"], "--interval goes with --watch: without it"),
         (["jobs", "show"], "jobs show needs ID"),
         (["jobs", "list", "--status", "raedy"], "did you mean ready?"),
         (["jobs", "list", "--status", "dead"], "did you mean dlq?"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.values import positive_duration
+from taskharbor.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from taskharbor.cli.output import Screen
@@ -54,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import print_json, show
     from taskharbor.cli.store import opened
 
+    if "interval" in arguments.given and not arguments.watch:
+        raise InvalidInput("--interval goes with --watch: without it the numbers are shown once")
     with opened(arguments) as driver:
         if arguments.watch:
             return _watch(driver, arguments)
