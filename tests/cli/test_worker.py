@@ -149,6 +149,77 @@ def test_a_name_is_for_one_process_and_refused_for_several(say: Say, app: str) -
     assert "--name is for one process" in say("-A", app, "worker", "--processes", "2", "--name", "ada", code=2)
 
 
+# --- memory:// ---------------------------------------------------------------------------------------------
+
+IN_MEMORY = """\
+from taskharbor import Harbor
+
+harbor = Harbor({url})
+
+
+@harbor.task(name="x")
+def x() -> None: ...
+
+
+x.enqueue()
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "enqueue x",
+        "enqueue x --many -",
+        "jobs cancel some-id",
+        "jobs wait some-id",
+        "dlq redrive --all",
+        "queues pause mail",
+        "queues limit mail --concurrency 1",
+        "schedules run nightly",
+        "schedules remove nightly",
+        "stats --watch",
+        "token create --tenant acme --role admin",
+        "serve --port 0",
+        "serve --port 0 --processes 2",
+    ],
+)
+@pytest.mark.parametrize("named", ["url", "environment", "application"])
+def test_a_verb_refuses_memory_where_all_it_does_would_be_lost(
+    line: str, named: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    words = {"url": ["--url", "memory://"], "environment": [], "application": ["-A", "app_memory_verbs"]}[named]
+    if named == "environment":
+        monkeypatch.setenv("TASKHARBOR_URL", "memory://shared")
+    Path("app_memory_verbs.py").write_text(IN_MEMORY.format(url="'memory://'"))
+    said = say(*words, *line.split(), code=2)
+    assert "memory:// lives and ends with its process" in said
+    assert "--url sqlite:///jobs.db" in said
+
+
+def test_a_worker_runs_on_memory_where_the_application_enqueues_in_the_same_process(
+    run: Run, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_memory.py").write_text(IN_MEMORY.format(url="'memory://'"))
+    assert run("-A", "app_memory", "worker", "--drain")["counts"]["done"] == 1
+    said = say("-A", "app_memory", "worker", "--drain", "--processes", "2", code=2)
+    assert "memory:// is for one process" in said
+    assert "sqlite:///jobs.db" in said
+
+
+@pytest.mark.parametrize("named", ["url", "environment"])
+def test_a_worker_refuses_memory_that_the_application_has_not_chosen(
+    named: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_open.py").write_text(IN_MEMORY.format(url=""))
+    if named == "environment":
+        monkeypatch.setenv("TASKHARBOR_URL", "memory://")
+    words = ["--url", "memory://"] if named == "url" else []
+    assert "memory:// lives and ends" in say(*words, "-A", "app_open", "worker", "--drain", code=2)
+
+
 # --- -A ----------------------------------------------------------------------------------------------------
 
 TWO = "from taskharbor import Harbor\nfirst = Harbor('memory://')\nsecond = Harbor('memory://')\n"

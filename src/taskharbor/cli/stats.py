@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if "interval" in arguments.given and not arguments.watch:
         raise InvalidInput("--interval goes with --watch: without it the numbers are shown once")
-    with opened(arguments) as driver:
+    with opened(arguments, waits=arguments.watch) as driver:
         if arguments.watch:
             return _watch(driver, arguments)
         stats = collect(driver)
