@@ -376,6 +376,23 @@ def test_an_option_that_is_misspelled_is_answered_with_the_nearest(harbor: Harbo
         harbor.task(name="t")(lambda: None).using(prioritty=3)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(("field", "option"), [("idempotency_key", "key"), ("tenant_id", "tenant")])
+def test_the_name_that_an_option_has_in_a_job_is_answered_with_the_one_it_has_here(
+    harbor: Harbor, field: str, option: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"unknown option '{field}': did you mean '{option}'"):
+        harbor.task(name="t")(lambda: None).using(**{field: "x"})  # type: ignore[typeddict-item]
+
+
+def test_what_is_said_of_an_id_that_is_taken_helps_at_once(harbor: Harbor) -> None:
+    task = harbor.task(name="t")(lambda: None)
+    task.using(id="x").enqueue()
+    with pytest.raises(InvalidInput, match="the id 'x' exists: leave the id out.* give it a key='…'"):
+        task.using(id="x").enqueue()
+    assert not task.using(key="k").enqueue().existed
+    assert task.using(key="k").enqueue().existed
+
+
 def test_a_delay_below_zero_is_shown_in_seconds(harbor: Harbor) -> None:
     with pytest.raises(InvalidInput, match="delay must be from 0 to .* days, got -5 s"):
         harbor.task(name="t")(lambda: None).using(delay=-5)

@@ -49,6 +49,7 @@ def test_without_a_verb_there_is_the_help_and_exit_code_2(words: list[str], caps
         (["enqueue", "x", "--priority", "high"], "--priority: 'high' is not a whole number"),
         (["completion", "ksh"], "'ksh' is not a shell that is known here: there are bash, zsh, fish"),
         (["demo", "extra"], "one word too many"),
+        (["stats", "--interval", "5s"], "--interval goes with --watch: without it"),
         (["jobs", "show"], "jobs show needs ID"),
         (["jobs", "list", "--status", "raedy"], "did you mean ready?"),
         (["jobs", "list", "--status", "dead"], "did you mean dlq?"),
@@ -134,6 +135,20 @@ def test_an_interrupt_is_one_line_even_while_the_command_loads(
     monkeypatch.delitem(sys.modules, "taskharbor.cli.command")
     assert main(["--version"]) == 130
     assert capsys.readouterr() == ("", "taskharbor: interrupted\n")
+
+
+@pytest.mark.parametrize("scheme", ["json", "sqlite"])
+@pytest.mark.parametrize("line", ["enqueue x", "stats", "doctor", "migrate", "bench --jobs 5"])
+def test_a_path_that_no_store_can_have_is_one_line(scheme: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = line.split()
+    assert main(["--url", f"{scheme}:////tmp/a%00.db", *words]) == 2
+    assert "has a %00 in its path" in capsys.readouterr().err
+    Path("loop").symlink_to("loop")
+    for path in ("n" * 300, "deep/" * 900 + "x", "loop", "loop/x"):
+        code = main(["--url", f"{scheme}:///{path}", *words])
+        said = capsys.readouterr()
+        assert code == (0 if words[0] == "bench" else 1)
+        assert said.err.count("\n") == (0 if words[0] in ("doctor", "bench") else 1)
 
 
 def test_an_error_never_shows_a_password(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,13 +24,19 @@ from taskharbor.drivers.moving import End, Move
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
-SOURCE, TARGET = "sqlite:///taskharbor.db", "json:///new"
+SOURCE, TARGET, THIRD = "sqlite:///taskharbor.db", "json:///new", "sqlite:///third.db"
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process has to hear that a store is shut."""
     monkeypatch.setattr("taskharbor.drivers.movement.Pace.settle_s", 0.0)
+
+
+def seen(url: str) -> str:
+    """A store here as it reads from every directory."""
+    scheme, _, path = url.partition(":///")
+    return f"{scheme}:///{Path(path).absolute()}"
 
 
 def test_everything_moves_and_the_old_store_sends_people_to_the_new_one(driver: Driver, run: Run, say: Say) -> None:
@@ -43,8 +50,8 @@ def test_everything_moves_and_the_old_store_sends_people_to_the_new_one(driver: 
     assert set(moved["checksums"]) == set(moved["rows"])
     found = run("--url", TARGET, "jobs", "list")
     assert {job["id"] for job in found["jobs"]} == {*ids, *dead}
-    assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
-    assert "this store was moved to json:///new" in say("--url", SOURCE, "doctor", code=1)
+    assert f"moved to {seen(TARGET)}" in say("--url", SOURCE, "enqueue", "email.send", code=1)
+    assert f"this store was moved to {seen(TARGET)}" in say("--url", SOURCE, "doctor", code=1)
     assert "already: nothing to do" in say("move", SOURCE, TARGET)
 
 
@@ -63,7 +70,7 @@ def test_whoever_looks_at_a_store_that_was_moved_is_told_so_once_and_beside_the_
     capsys.readouterr()
     assert main(looked) == 0
     said = capsys.readouterr()
-    assert "this store was moved to json:///new: use that one; what is shown here is as it was then" in said.err
+    assert f"this store was moved to {seen(TARGET)}: use that one; what is shown here is as it was then" in said.err
     assert said.err.count("\n") == 1
     json.loads(said.out)
 
@@ -73,8 +80,8 @@ def test_whoever_changes_nothing_in_a_store_that_was_moved_is_told_too_and_an_er
 ) -> None:
     [id] = enqueued(driver, NewJob("email.send", b"{}"))
     say("move", SOURCE, TARGET)
-    assert say("--url", SOURCE, "dlq", "redrive", "--all").count("was moved to json:///new") == 1
-    assert say("--url", SOURCE, "jobs", "cancel", id, code=1).count("was moved to json:///new") == 1
+    assert say("--url", SOURCE, "dlq", "redrive", "--all").count(f"was moved to {seen(TARGET)}") == 1
+    assert say("--url", SOURCE, "jobs", "cancel", id, code=1).count(f"was moved to {seen(TARGET)}") == 1
 
 
 def test_a_store_that_is_being_moved_says_so(driver: Driver, say: Say) -> None:
@@ -91,7 +98,7 @@ def test_the_doctor_sends_nobody_to_work_in_a_store_that_was_moved(driver: Drive
     assert "start one: taskharbor" in say("--url", SOURCE, "doctor")
     say("move", SOURCE, TARGET)
     said = say("--url", SOURCE, "doctor", code=1)
-    assert "this store was moved to json:///new" in said
+    assert f"this store was moved to {seen(TARGET)}" in said
     assert "worker" not in said
 
 
@@ -102,7 +109,7 @@ def test_a_worker_with_the_url_of_a_store_that_was_moved_ends_with_an_error(
     enqueued(driver, NewJob("email.send", b"{}", queue="mail"))
     say("move", SOURCE, TARGET)
     said = say("--url", SOURCE, "-A", app, "worker", *flags, code=1)
-    assert "taskharbor: this store was moved to json:///new: use that one" in said
+    assert f"taskharbor: this store was moved to {seen(TARGET)}: use that one" in said
     assert driver.workers() == []
 
 
@@ -114,7 +121,7 @@ def test_several_processes_of_a_worker_are_not_started_again_on_a_store_that_was
     command = [sys.executable, "-m", "taskharbor", "--url", SOURCE, "-A", app, "worker", "--processes", "2", *flags]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
-    assert ended.stderr.count("this store was moved to json:///new") == 2
+    assert ended.stderr.count(f"this store was moved to {seen(TARGET)}") == 2
     assert "starting it again" not in ended.stderr
 
 
@@ -122,7 +129,7 @@ def test_people_are_told_what_was_moved(driver: Driver, say: Say) -> None:
     enqueued(driver, NewJob("email.send", b"{}"))
     said = say("move", SOURCE, TARGET)
     assert "jobs                    1" in said
-    assert "moved to json:///new, and compared row by row" in said
+    assert f"moved to {seen(TARGET)}, and compared row by row" in said
 
 
 def test_wrong_stores_are_refused_and_left_as_they_are(driver: Driver, say: Say) -> None:
@@ -137,7 +144,7 @@ def test_wrong_stores_are_refused_and_left_as_they_are(driver: Driver, say: Say)
     used.close()
     assert "not empty: it has jobs" in say("move", SOURCE, "sqlite:///used.db", code=2)
     driver.reserve("default", lease_for=3600)
-    assert "1 jobs of sqlite:///taskharbor.db are running" in say("move", SOURCE, TARGET, code=1)
+    assert f"1 jobs of {seen(SOURCE)} are running" in say("move", SOURCE, TARGET, code=1)
 
 
 def test_a_store_is_drained_while_its_workers_run(driver: Driver, run: Run, say: Say) -> None:
@@ -146,7 +153,7 @@ def test_a_store_is_drained_while_its_workers_run(driver: Driver, run: Run, say:
     moved = run("move", SOURCE, TARGET, "--live", "--until-idle", "0.2s")
     assert (moved["rows"]["jobs"], moved["repeated"]) == (2, 0)
     assert len(run("--url", TARGET, "jobs", "list")["jobs"]) == 2
-    assert "moved to json:///new" in say("--url", SOURCE, "enqueue", "email.send", code=1)
+    assert f"moved to {seen(TARGET)}" in say("--url", SOURCE, "enqueue", "email.send", code=1)
 
 
 def test_options_that_go_with_another_way_of_moving_are_refused(driver: Driver, say: Say) -> None:
@@ -171,12 +178,12 @@ def test_people_are_told_where_a_store_has_gone_on_to(driver: Driver, run: Run, 
     enqueued(driver, NewJob("email.send", b"{}"))
     run("move", SOURCE, TARGET)
     assert run("move", SOURCE, TARGET, "--dry-run")["done_before"]
-    assert "was moved to json:///new: move that one" in say("move", SOURCE, "sqlite:///typo.db", code=2)
-    run("move", TARGET, "sqlite:///third.db")
-    assert run("move", SOURCE, TARGET)["moved_on"] == "sqlite:///third.db"
-    assert "has gone on to sqlite:///third.db" in say("move", SOURCE, TARGET)
-    assert "moved to sqlite:///third.db" in say("--url", TARGET, "enqueue", "email.send", code=1)
-    assert "moved to json:///new" in say("--url", SOURCE, "queues", "pause", "mail", code=1)
+    assert f"was moved to {seen(TARGET)}: move that one" in say("move", SOURCE, "sqlite:///typo.db", code=2)
+    run("move", TARGET, THIRD)
+    assert run("move", SOURCE, TARGET)["moved_on"] == seen(THIRD)
+    assert f"has gone on to {seen(THIRD)}" in say("move", SOURCE, TARGET)
+    assert f"moved to {seen(THIRD)}" in say("--url", TARGET, "enqueue", "email.send", code=1)
+    assert f"moved to {seen(TARGET)}" in say("--url", SOURCE, "queues", "pause", "mail", code=1)
 
 
 def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: Run, say: Say) -> None:
@@ -186,8 +193,64 @@ def test_a_move_that_is_given_up_leaves_the_source_in_use(driver: Driver, run: R
     move = Move(End(driver, SOURCE), End(target, TARGET))  # type: ignore[arg-type]
     move._shut(Mark(move._source.identity))  # as far as it came before it was killed
     target.close()
-    assert "not to sqlite:///typo.db" in say("move", SOURCE, "sqlite:///typo.db", "--give-up", code=2)
+    assert f"not to {seen('sqlite:///typo.db')}" in say("move", SOURCE, "sqlite:///typo.db", "--give-up", code=2)
     assert not Path("typo.db").exists()
     assert "moved" in say("--url", SOURCE, "enqueue", "email.send", code=1)
     assert run("move", SOURCE, TARGET, "--give-up")["given_up"]
     assert run("--url", SOURCE, "enqueue", "email.send")
+
+
+# --- From other directories --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["json:///new", "sqlite:///new.db?busy_timeout=5", "sqlite:///../here/./new.db"])
+@pytest.mark.parametrize("flags", [[], ["--live"]], ids=["shut", "live"])
+def test_whoever_stands_in_another_directory_is_sent_to_the_store_that_was_meant(
+    target: str, flags: list[str], run: Run, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "else where"
+    for directory in (here, elsewhere):
+        directory.mkdir()
+    monkeypatch.chdir(here)
+    id = run("enqueue", "email.send")["id"]
+    moved = run("move", SOURCE, target, *flags)
+    meant = f"{target.partition(':')[0]}:///{here}/new{target.partition('new')[2]}"
+    assert (moved["source"], moved["target"]) == (seen(SOURCE), meant)
+    source = seen(SOURCE)
+    monkeypatch.chdir(elsewhere)
+    assert f"was moved to {meant}: use that one" in say("--url", source, "enqueue", "email.send", code=1)
+    assert run("--url", meant, "jobs", "show", id)["job"]["id"] == id
+
+
+def test_a_move_that_was_begun_with_relative_urls_is_the_same_one_from_another_directory(
+    driver: Driver, run: Run, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueued(driver, NewJob("email.send", b"{}"))
+    source, target = seen(SOURCE), seen(TARGET)
+    begin(driver, TARGET)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert run("move", source, "json:///../new")["resumed"]
+    assert run("move", source, target)["done_before"]
+    assert run("move", "sqlite:///../taskharbor.db", target, "--live")["done_before"]
+
+
+def test_a_move_whose_target_was_lost_is_given_up_from_another_directory(
+    driver: Driver, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = seen(SOURCE)
+    begin(driver, TARGET)
+    shutil.rmtree("new")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert run("move", source, "json:///../new", "--give-up")["given_up"]
+    assert run("--url", source, "enqueue", "email.send")
+
+
+def begin(source: Driver, url: str) -> None:
+    """A move to there, as far as it came before it was killed."""
+    target = open_driver(url)
+    target.migrate()
+    move = Move(End(source, SOURCE), End(target, url))  # type: ignore[arg-type]
+    move._shut(move._take_target())
+    target.close()

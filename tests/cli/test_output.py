@@ -22,6 +22,7 @@ from taskharbor.cli.form import ago, span
 from taskharbor.cli.options import every_parser, flag_of, is_typed_only, options_of
 from taskharbor.cli.output import ProgressBar, shortened
 from taskharbor.cli.reference import MARK, reference
+from taskharbor.cli.stats_screen import fitted
 from taskharbor.core.model import NewJob
 from taskharbor.drivers import open_driver
 
@@ -67,7 +68,7 @@ def test_a_bar_is_drawn_on_terminals_only() -> None:
 
 
 def on_terminal(
-    *words: str, columns: int = 200, interrupt_after: str | None = None, **environment: str
+    *words: str, columns: int = 200, lines: int = 40, interrupt_after: str | None = None, **environment: str
 ) -> tuple[int, str]:
     """Run the command on a terminal of its own, and return its exit code and everything it showed."""
     import fcntl
@@ -75,7 +76,7 @@ def on_terminal(
     import termios
 
     parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [sys.executable, "-m", "taskharbor", *words],
@@ -148,6 +149,66 @@ def test_watching_in_a_narrow_terminal_cuts_no_heading(filled: str) -> None:
     _, shown = on_terminal("stats", "--watch", "--interval", "50ms", columns=80, interrupt_after="workers:")
     for heading in ("queue", "tap", "ready", "inflight", "done", "dlq", "expired", "cancelled", "oldest ready"):
         assert re.search(rf"\b{heading}\b", without_codes(shown))
+
+
+def last_screen(shown: str) -> list[str]:
+    """The lines that were drawn last before watching ended."""
+    drawn = shown.partition("\x1b[?1049l")[0].rpartition("\x1b[H")[2]
+    return without_codes(drawn).replace("\r", "").split("\n")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("columns", "lines"), [(60, 12), (40, 9), (24, 20), (80, 8)])
+def test_watching_in_a_small_terminal_folds_no_row_and_keeps_what_is_below_the_queues(
+    columns: int, lines: int, filled: str
+) -> None:
+    with open_driver("sqlite:///taskharbor.db") as store:
+        names = [f"queue-{letter}" for letter in "abcdefghijkl"]
+        store.enqueue([NewJob("x", queue=name) for name in [*names, "of-somebody-with-a-long-name"]])
+    code, shown = on_terminal(
+        "stats", "--watch", "--interval", "50ms", columns=columns, lines=lines, interrupt_after="none"
+    )
+    assert code == 0
+    seen = [line.rstrip() for line in last_screen(shown)]
+    assert len(seen) <= lines
+    assert max(map(len, seen)) <= columns
+    said = " ".join(seen)
+    for word in ("scheduled for later: 0", "last 5m: 0 attempts", "leader: none"):
+        assert word in " ".join(said.split())
+    table = seen[: seen.index("")]
+    assert {"queue", "tap", "ready"} <= set(table[0].split()) or columns < 30
+    assert all(re.match(r"(queue-|mail|of-|\d+ more|all)", line) for line in table[2:]), "a row to a line"
+    assert table[-1].split()[:1] == ["all"]
+
+
+def test_a_small_screen_has_as_many_queues_as_there_is_room_for() -> None:
+    counts = {"ready": 3, "inflight": 0, "done": 0, "dlq": 0, "expired": 0, "cancelled": 1}
+    one = {"paused": False, "counts": counts, "oldest_ready_s": 3.0}
+    stats = {
+        "counts": {**{state: 10 * count for state, count in counts.items()}, "scheduled": 0},
+        "queues": [{"name": f"q{number}", **one} for number in range(10)],
+        "recent": {"window_s": 300, "attempts": 0, "per_second": 0.0, "failure_rate": 0.0},
+        "workers": {"alive": 0, "silent": 0, "slots": 0},
+        "leaders": [],
+        "moved": None,
+    }
+    for height in range(30):
+        shown = fitted(stats, 60, height).plain().splitlines()
+        assert len(shown) <= max(height, 3)
+        assert shown[-1] == "workers: 0 alive with 0 slots; leader: none"
+    seven = fitted(stats, 60, 12).plain()
+    assert [line.split()[0] for line in seven.splitlines()[2:8]] == ["q0", "q1", "q2", "q3", "6", "all"]
+    assert "6 more           18          6" in seven, "what is not shown is summed up"
+    assert "inflight" not in seven, "no job is in it, and there is no room"
+    assert "inflight" in fitted(stats, 100, 12).plain()
+
+
+@pytest.mark.process
+def test_no_line_break_is_put_into_a_cursor(filled: str) -> None:
+    with open_driver("sqlite:///taskharbor.db") as store:
+        store.enqueue([NewJob("x"), NewJob("x")])
+    _, shown = on_terminal("jobs", "list", "--limit", "1", columns=40)
+    assert re.search(r"there are more: --cursor 'after:[0-9a-f-]{36}'", shown)
 
 
 @pytest.mark.process

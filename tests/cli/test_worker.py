@@ -149,6 +149,77 @@ def test_a_name_is_for_one_process_and_refused_for_several(say: Say, app: str) -
     assert "--name is for one process" in say("-A", app, "worker", "--processes", "2", "--name", "ada", code=2)
 
 
+# --- memory:// ---------------------------------------------------------------------------------------------
+
+IN_MEMORY = """\
+from taskharbor import Harbor
+
+harbor = Harbor({url})
+
+
+@harbor.task(name="x")
+def x() -> None: ...
+
+
+x.enqueue()
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "enqueue x",
+        "enqueue x --many -",
+        "jobs cancel some-id",
+        "jobs wait some-id",
+        "dlq redrive --all",
+        "queues pause mail",
+        "queues limit mail --concurrency 1",
+        "schedules run nightly",
+        "schedules remove nightly",
+        "stats --watch",
+        "token create --tenant acme --role admin",
+        "serve --port 0",
+        "serve --port 0 --processes 2",
+    ],
+)
+@pytest.mark.parametrize("named", ["url", "environment", "application"])
+def test_a_verb_refuses_memory_where_all_it_does_would_be_lost(
+    line: str, named: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    words = {"url": ["--url", "memory://"], "environment": [], "application": ["-A", "app_memory_verbs"]}[named]
+    if named == "environment":
+        monkeypatch.setenv("TASKHARBOR_URL", "memory://shared")
+    Path("app_memory_verbs.py").write_text(IN_MEMORY.format(url="'memory://'"))
+    said = say(*words, *line.split(), code=2)
+    assert "memory:// lives and ends with its process" in said
+    assert "--url sqlite:///jobs.db" in said
+
+
+def test_a_worker_runs_on_memory_where_the_application_enqueues_in_the_same_process(
+    run: Run, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_memory.py").write_text(IN_MEMORY.format(url="'memory://'"))
+    assert run("-A", "app_memory", "worker", "--drain")["counts"]["done"] == 1
+    said = say("-A", "app_memory", "worker", "--drain", "--processes", "2", code=2)
+    assert "memory:// is for one process" in said
+    assert "sqlite:///jobs.db" in said
+
+
+@pytest.mark.parametrize("named", ["url", "environment"])
+def test_a_worker_refuses_memory_that_the_application_has_not_chosen(
+    named: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_open.py").write_text(IN_MEMORY.format(url=""))
+    if named == "environment":
+        monkeypatch.setenv("TASKHARBOR_URL", "memory://")
+    words = ["--url", "memory://"] if named == "url" else []
+    assert "memory:// lives and ends" in say(*words, "-A", "app_open", "worker", "--drain", code=2)
+
+
 # --- -A ----------------------------------------------------------------------------------------------------
 
 TWO = "from taskharbor import Harbor\nfirst = Harbor('memory://')\nsecond = Harbor('memory://')\n"
@@ -161,6 +232,9 @@ TWO = "from taskharbor import Harbor\nfirst = Harbor('memory://')\nsecond = Harb
         ("", "", "shop/jobs.py", 2, "no .py"),
         ("", "", ":harbor", 2, "MODULE:HARBOR"),
         ("app_empty", "", "app_empty", 2, "harbor = Harbor"),
+        ("", "", "os", 2, "os has no Harbor in it: write harbor = Harbor(…) there, or name the module that has one"),
+        ("", "", "os:nothing", 2, "os has no 'nothing': write harbor = Harbor(…) there"),
+        ("", "", "os:abort", 2, "os:abort is no Harbor but of the type builtin_function_or_method: write harbor ="),
         ("app_two", TWO, "app_two", 2, "-A app_two:first"),
         ("app_two_b", TWO, "app_two_b:frist", 2, "did you mean app_two_b:first?"),
         ("app_number", "harbor = 5\n", "app_number:harbor", 2, "is no Harbor but of the type int"),
@@ -180,6 +254,17 @@ def test_an_application_that_cannot_be_had_is_one_line_with_the_cure(
     said = say("-A", asked, "jobs", "list", code=code)
     assert cure in said
     assert said.count("\n") == 1
+
+
+def test_a_package_whose_harbor_is_in_one_of_its_modules_is_answered_with_that(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("app_package").mkdir()
+    Path("app_package/__init__.py").write_text("from app_package import inner\n")
+    Path("app_package/inner.py").write_text("from taskharbor import Harbor\nours = Harbor()\n")
+    said = say("-A", "app_package", "worker", code=2)
+    assert "app_package has no Harbor in it: did you mean app_package.inner:ours?" in said
 
 
 def test_verbs_without_handlers_use_the_store_of_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,41 @@ def test_a_url_that_names_no_store_says_what_would(url: str) -> None:
         open_driver(url)
 
 
+@pytest.mark.parametrize("scheme", ["json", "sqlite"])
+def test_a_path_with_a_zero_byte_is_a_wrong_url(scheme: str) -> None:
+    with pytest.raises(InvalidURL, match="has a %00 in its path"):
+        open_driver(f"{scheme}:////tmp/a%00.db")
+
+
+@pytest.mark.parametrize("scheme", ["json", "sqlite"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("n" * 300, "too long"),
+        ("deep/" * 900 + "x", "too long|than 511 bytes"),
+        ("loop", "links"),
+        ("file/x", "Not a d"),
+    ],
+)
+def test_where_no_store_can_be_nobody_is_told_to_try_again(scheme: str, path: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").touch()
+    with open_driver(f"{scheme}:///{tmp_path}/{path}") as driver:
+        with pytest.raises(StoreRefused, match=why):
+            driver.migrate()
+        with pytest.raises((StoreRefused, SchemaMissing)):
+            add(driver)
+
+
+def test_sqlite_says_that_a_path_is_too_long_for_it(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["directory"] * 60)
+    deep.mkdir(parents=True)
+    with open_driver(f"sqlite:///{deep}/jobs.db") as driver:
+        for call in (driver.migrate, driver.counts):
+            with pytest.raises(StoreRefused, match="more than 511 bytes"):
+                call()
+
+
 @pytest.mark.parametrize(
     ("scheme", "library", "extra"),
     [("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql"), ("mariadb", "pymysql", "mysql")],

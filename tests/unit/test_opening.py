@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from taskharbor.core.contract import Driver
 from taskharbor.core.errors import InvalidURL, MissingExtra
 from taskharbor.core.limits import Limits
 from taskharbor.drivers import opening
-from taskharbor.drivers.opening import check_prefix, open_driver, parse_url, redacted
+from taskharbor.drivers.opening import absolute, check_prefix, open_driver, parse_url, redacted
 
 SECRET = "s3cr3t"
 WITH_SECRETS = [
@@ -268,3 +269,33 @@ def test_other_packages_can_add_a_scheme(monkeypatch: pytest.MonkeyPatch) -> Non
         lambda group, name: [Entry()] if (group, name) == ("taskharbor.drivers", "boat") else [],
     )
     assert open_driver("boat://anywhere") is driver
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("sqlite:///jobs.db", "sqlite:///{}/jobs.db"),
+        ("SQLite:///./jobs.db?mode=ro&prefix=a_", "sqlite:///{}/jobs.db?mode=ro&prefix=a_"),
+        ("json:///a%20b/c%3Fd", "json:///{}/a%20b/c%3Fd"),
+        ("json:///größe", "json:///{}/größe"),
+        ("sqlite:////var/jobs.db", "sqlite:////var/jobs.db"),
+        ("postgresql://app:pw@db/shop", "postgresql://app:pw@db/shop"),
+        ("memory://", "memory://"),
+        ("sqlite:///", "sqlite:///"),
+        ("the old one", "the old one"),
+    ],
+)
+def test_the_url_of_a_file_reads_the_same_from_every_directory(
+    url: str, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute(url) == seen.format(tmp_path)
+    assert absolute(absolute(url)) == absolute(url)
+
+
+def test_above_a_link_is_where_the_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "far" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "below")
+    monkeypatch.chdir(tmp_path)
+    assert absolute("sqlite:///link/jobs.db") == f"sqlite:///{tmp_path}/link/jobs.db"
+    assert absolute("sqlite:///link/../jobs.db") == f"sqlite:///{tmp_path}/far/jobs.db"

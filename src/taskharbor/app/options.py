@@ -55,6 +55,7 @@ class EnqueueOptions(TypedDict, total=False):
     """The caller's own transaction: the job exists exactly if that is committed."""
 
 
+# The names of these options in a job of the driver contract.
 _FIELDS: Final = {"tenant": "tenant_id", "key": "idempotency_key", "max_retries": "max_attempts"}
 _PAIRS: Final = (
     ("run_at", "delay"),
@@ -76,7 +77,8 @@ def unknown_option(name: str, known: Iterable[str]) -> InvalidInput:
     from difflib import get_close_matches
 
     names = sorted(known)
-    near = get_close_matches(name, names, n=1)
+    here = next((option for option, field in _FIELDS.items() if field == name), None)
+    near = [here] if here in names else get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? Known" if near else "known"
     return InvalidInput(f"unknown option {name!r}: {meant} are {', '.join(names)}")
 

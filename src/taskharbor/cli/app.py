@@ -6,7 +6,6 @@ import argparse
 import importlib
 import os
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -83,7 +82,7 @@ def find_harbor(name: str, directory: str | None = None) -> Harbor:
         return harbor
     if names:
         raise InvalidInput(f"{module_name} has several: say which, as -A {module_name}:{names[0]} ({', '.join(names)})")
-    raise InvalidInput(f"{module_name} {_cure(module, Harbor)}")
+    raise InvalidInput(f"{module_name} has no Harbor in it: {_cure(module, Harbor)}")
 
 
 def _import(name: str, here: str) -> ModuleType:
@@ -119,9 +118,10 @@ def _harbors(module: ModuleType, kind: type) -> list[str]:
 
 
 def _cure(module: ModuleType, kind: type) -> str:
-    names = _harbors(module, kind)
-    if names:
-        return f"did you mean {module.__name__}:{names[0]}?"
-    near = get_close_matches("harbor", vars(module), n=1)
-    hint = f" (it has {near[0]!r}, which is none)" if near else ""
-    return f"has no Harbor in it{hint}: write harbor = Harbor(…) there, or name another module"
+    """The Harbor that was probably meant, if importing the module has brought one: in it, or in its package."""
+    start = f"{module.__name__}."
+    below = [each for name, each in sorted(sys.modules.items()) if name.startswith(start) and each is not None]
+    for place in (module, *below):
+        if names := _harbors(place, kind):
+            return f"did you mean {place.__name__}:{names[0]}?"
+    return "write harbor = Harbor(…) there, or name the module that has one, such as -A shop.jobs:harbor"

@@ -120,9 +120,10 @@ def _beside(scheme: str, path: Path, mark: str, options: dict[str, str]) -> Iter
     from urllib.parse import quote, urlencode
 
     from taskharbor.drivers.opening import open_driver
+    from taskharbor.drivers.paths import is_there
 
     # The same disk, or it would not be the same store; a directory of its own, because SQLite has several files.
-    place = next(parent for parent in path.parents if parent.exists()) / f".taskharbor-bench-{mark}"
+    place = next((parent for parent in path.parents if is_there(parent)), path) / f".taskharbor-bench-{mark}"
     place.mkdir()
     try:
         kept = {name: value for name, value in options.items() if name != "mode"}

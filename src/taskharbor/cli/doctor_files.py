@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.findings import Finding, ok, problem, warning
 from taskharbor.cli.store import store_path
+from taskharbor.drivers.paths import is_there
 
 if TYPE_CHECKING:
     from taskharbor.drivers.opening import StoreURL
@@ -31,7 +32,7 @@ def examine(url: StoreURL) -> Iterator[Finding]:
         if url.scheme == "memory":
             yield ok("disk", "none: the jobs live as long as the process")
         return
-    place = next(parent for parent in (path, *path.parents) if parent.exists())
+    place = next(parent for parent in (path, *path.parents) if is_there(parent))
     yield file_system(kind_at(place))
     yield room(shutil.disk_usage(place).free)
     if place == path:

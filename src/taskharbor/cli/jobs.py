@@ -301,7 +301,7 @@ def run_wait(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.store import opened
     from taskharbor.core.endings import why
 
-    with opened(arguments) as driver:
+    with opened(arguments, waits=True) as driver:
         limit = None if arguments.timeout is None else time.monotonic() + arguments.timeout.total_seconds()
         pause = _FIRST_LOOK_S
         while True:

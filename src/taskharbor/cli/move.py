@@ -67,7 +67,6 @@ def add_to(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import ProgressBar, print_json
     from taskharbor.drivers.moving import Move
-    from taskharbor.drivers.opening import redacted
 
     if arguments.until_idle is not None and not arguments.live:
         raise InvalidInput("--until-idle goes with --live: without it nothing comes in meanwhile")
@@ -75,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidInput("--wait goes with --live: without it no job may be running, and nobody is waited for")
     if arguments.give_up and arguments.dry_run:
         raise InvalidInput("--give-up cannot be rehearsed: leave out --dry-run, or --give-up")
-    urls = redacted(arguments.source), redacted(arguments.target)
     absent = arguments.dry_run or arguments.give_up
     with _end(arguments.source, create=False) as source, _end(arguments.target, create=True, absent=absent) as target:
+        urls = source.url, target.url
         if arguments.give_up:
             Move(source, target).give_up()
             report = None
@@ -121,24 +120,23 @@ def _tables() -> list[str]:
 @contextmanager
 def _end(url: str, *, create: bool, absent: bool = False) -> Iterator[End]:
     """One of the two stores, open. With `absent`, one that is not there yet is not made: an empty one stands for it."""
-    from taskharbor.cli.store import ready, refuse_absent, store_path
+    from taskharbor.cli.store import is_there, ready, refuse_absent
     from taskharbor.drivers.base import BaseDriver
     from taskharbor.drivers.moving import End
-    from taskharbor.drivers.opening import open_driver, parse_url, redacted
+    from taskharbor.drivers.opening import absolute, open_driver, parse_url, redacted
 
     parsed = parse_url(url)
     if parsed.scheme == "memory":
         raise InvalidInput("memory:// lives and ends with its process: there is nothing to move from it or to it")
     if not create:
         refuse_absent(parsed)
-    path = store_path(parsed)
-    driver = open_driver("memory://" if absent and path is not None and not path.exists() else url)
+    driver = open_driver("memory://" if absent and not is_there(parsed) else url)
     try:
         if not isinstance(driver, BaseDriver):
             raise InvalidInput(f"{parsed.scheme}:// cannot be moved: only the built-in stores can")
         ready(driver, parsed, create=create)
         driver.queues()
-        yield End(driver, redacted(url))
+        yield End(driver, absolute(redacted(url)))
     except SchemaMissing as error:
         how = f"run `taskharbor --url {redacted(url)} migrate`"
         raise SchemaMissing(str(error).replace(HOW_TO_MIGRATE, how)) from None

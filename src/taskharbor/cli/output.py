@@ -86,16 +86,20 @@ def show(*parts: str | Table) -> None:
     if console is None or _is_too_wide(screen, console.width):
         print(screen.plain())
         return
-    console.print(renderable(screen, console.width))
+    for number, part in enumerate(parts):
+        if number:
+            print()
+        # Text goes out as it is: where the terminal wraps it, a cursor or a command can still be copied whole.
+        print(part) if isinstance(part, str) else console.print(_rich(part, console.width))
 
 
 def renderable(screen: Screen, width: int) -> Any:
-    """The screen as rich draws it in so many columns; plain where they are too few for the tables."""
+    """The screen as rich draws it in so many columns; plain where they are too few for the tables, and never folded."""
     from rich.console import Group
     from rich.text import Text
 
     if _is_too_wide(screen, width):
-        return Text(screen.plain())
+        return Text(screen.plain(), no_wrap=True, overflow="ellipsis")
     drawn: list[Any] = []
     for part in screen.parts:
         if drawn:

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 SECRET: Final = "TASKHARBOR_SECRET"  # noqa: S105 - the name of it
 SHORTEST_SECRET: Final = 16
-_ALONE: Final = ("memory", "json")
-"""Stores that one process has to itself."""
+_ALONE: Final = ("json",)
+"""Stores that a server has to itself, in one process."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from taskharbor.cli.store import opened, store_address
+    from taskharbor.cli.store import opened, refuse_memory, store_address
     from taskharbor.drivers.opening import parse_url
     from taskharbor.worker.program_log import ProgramLog
 
     require_web()
     settings = settings_of(arguments, store_address(arguments))
+    refuse_memory(settings.url)
     if settings.processes > 1 and parse_url(settings.url).scheme in _ALONE:
         raise InvalidInput(f"{parse_url(settings.url).scheme}:// is for one process: leave out --processes")
     ProgramLog(arguments.log_level, arguments.log_format).install()

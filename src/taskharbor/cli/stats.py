@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskharbor.cli.options import Verbs, add_verb
 from taskharbor.cli.values import positive_duration
+from taskharbor.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from taskharbor.cli.output import Screen
     from taskharbor.core.answers import Glance
     from taskharbor.core.contract import Driver
 
@@ -52,16 +52,20 @@ def add_to(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import print_json, show
+    from taskharbor.cli.stats_screen import screen, size_of_terminal
     from taskharbor.cli.store import opened
 
-    with opened(arguments) as driver:
+    if "interval" in arguments.given and not arguments.watch:
+        raise InvalidInput("--interval goes with --watch: without it the numbers are shown once")
+    with opened(arguments, waits=arguments.watch) as driver:
         if arguments.watch:
             return _watch(driver, arguments)
         stats = collect(driver)
     if arguments.json:
         print_json(stats)
     else:
-        show(*screen({**stats, "moved": None}).parts)  # which standard error has said
+        here = {**stats, "moved": None}  # which standard error has said
+        show(*screen(here, size_of_terminal().columns if sys.stdout.isatty() else None).parts)
     return 0
 
 
@@ -116,38 +120,6 @@ def rates(rows: Sequence[Glance], now: datetime) -> dict[str, Any]:
     }
 
 
-def screen(stats: dict[str, Any]) -> Screen:
-    from taskharbor.cli.form import span
-    from taskharbor.cli.output import Screen, Table, in_one_line
-
-    counts: dict[str, int] = stats["counts"]
-    states = [state for state in counts if state != "scheduled"]
-    rows = [
-        (
-            queue["name"],
-            "paused" if queue["paused"] else "open",
-            *(queue["counts"][state] for state in states),
-            "" if queue["oldest_ready_s"] is None else span(queue["oldest_ready_s"]),
-        )
-        for queue in stats["queues"]
-    ]
-    if len(rows) > 1:
-        rows.append(("all", "", *(counts[state] for state in states), ""))
-    recent, workers = stats["recent"], stats["workers"]
-    silent = f", {workers['silent']} silent" if workers["silent"] else ""
-    leaders = ", ".join(f"{each['holder']} (epoch {each['epoch']})" for each in stats["leaders"]) or "none"
-    ran = f"{recent['attempts']:,} attempts, {recent['per_second']:,.1f} a second, {recent['failure_rate']:.1%} failed"
-    lines = [
-        f"scheduled for later: {counts['scheduled']:,}",
-        f"last {span(recent['window_s'])}: {ran}",
-        in_one_line(f"workers: {workers['alive']} alive with {workers['slots']} slots{silent}; leader: {leaders}"),
-    ]
-    if stats["moved"]:
-        lines.append(stats["moved"])
-    headings = ("queue", "tap", *states, "oldest ready")
-    return Screen([Table(headings, rows, empty="no jobs yet"), "\n".join(lines)])
-
-
 def _watch(driver: Driver, arguments: argparse.Namespace) -> int:
     from taskharbor.cli.output import has_rich
 
@@ -174,16 +146,26 @@ def _repeat(driver: Driver, interval: float, draw: Any) -> Any:
 
 
 def _redraw(stats: dict[str, Any]) -> None:
-    clear = "\x1b[H\x1b[J" if sys.stdout.isatty() else ""
-    print(f"{clear}{stats['at']}\n\n{screen(stats).plain()}\n", flush=True)
+    from taskharbor.cli.stats_screen import fitted, screen, size_of_terminal
+
+    if not sys.stdout.isatty():
+        print(f"{stats['at']}\n\n{screen(stats).plain()}\n", flush=True)
+        return
+    size = size_of_terminal()
+    beside = 4  # the time, two empty lines, and the one that the cursor is left on
+    print(f"\x1b[H\x1b[J{stats['at']}\n\n{fitted(stats, size.columns, size.lines - beside).plain()}\n", flush=True)
 
 
 def _watch_with_rich(driver: Driver, interval: float) -> None:
     from rich.live import Live
 
     from taskharbor.cli.output import renderable
+    from taskharbor.cli.stats_screen import fitted
 
     with Live(auto_refresh=False, screen=True) as live:
-        _repeat(
-            driver, interval, lambda stats: live.update(renderable(screen(stats), live.console.width), refresh=True)
-        )
+
+        def draw(stats: dict[str, Any]) -> None:
+            width, height = live.console.size
+            live.update(renderable(fitted(stats, width, height), width), refresh=True)
+
+        _repeat(driver, interval, draw)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from taskharbor.cli.options import given_url, store_url
-from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, StoreRefused
+from taskharbor.core.errors import HOW_TO_MIGRATE, InvalidInput, SchemaMissing, StoreRefused
 
 if TYPE_CHECKING:
     from taskharbor.app import Harbor
@@ -22,7 +22,9 @@ EMBEDDED: Final = ("memory", "json", "sqlite")
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, *, create: bool = False, writes: bool = False) -> Iterator[Driver]:
+def opened(
+    arguments: argparse.Namespace, *, create: bool = False, writes: bool = False, waits: bool = False
+) -> Iterator[Driver]:
     """The driver of `--url`, else of the application, else of the environment, the file, or the default.
 
     Embedded stores are migrated where it is needed. Only with `create` does one come into being: whoever lists the
@@ -30,8 +32,10 @@ def opened(arguments: argparse.Namespace, *, create: bool = False, writes: bool 
     behind.
 
     Whoever looks at a store that was moved is told so at once; whoever `writes`, if no error has told them.
+
+    A memory store is gone with the verb: whoever writes to it, or `waits` for what others do there, is refused.
     """
-    with _opened(arguments, create) as driver:
+    with _opened(arguments, create, lasting=create or writes or waits) as driver:
         if not (create or writes):
             _say_moved(driver)
         yield driver
@@ -53,8 +57,10 @@ def _say_moved(driver: Driver) -> None:
 
 
 @contextmanager
-def _opened(arguments: argparse.Namespace, create: bool) -> Iterator[Driver]:
+def _opened(arguments: argparse.Namespace, create: bool, *, lasting: bool) -> Iterator[Driver]:
     harbor = _harbor(arguments)
+    if lasting:
+        refuse_memory(store_url(arguments) if harbor is None else harbor.url)
     try:
         if harbor is None:
             with _opened_at(store_url(arguments), create) as driver:
@@ -91,9 +97,17 @@ def _opened_at(url: str, create: bool) -> Iterator[Driver]:
         driver.close()
 
 
+def refuse_memory(url: str) -> None:
+    if url.partition(":")[0].strip().lower() == "memory":
+        raise InvalidInput(
+            "memory:// lives and ends with its process: what is written there is gone when this command ends, and "
+            "nobody else sees it. Give a store that stays, such as --url sqlite:///jobs.db"
+        )
+
+
 def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
     """Bring the tables of an embedded store up to date. Only with `create` are there any where none were."""
-    if url.scheme not in EMBEDDED or not (create or _exists(url)):
+    if url.scheme not in EMBEDDED or not (create or is_there(url)):
         return
     try:
         driver.queues()
@@ -106,7 +120,7 @@ def ready(driver: Driver, url: StoreURL, *, create: bool) -> None:
 def refuse_absent(url: StoreURL) -> None:
     """A path that is mistyped is more often the cause than tables that are missing."""
     path = store_path(url)
-    if path is not None and not _exists(url):
+    if path is not None and not is_there(url):
         if url.scheme == "sqlite" and not path.parent.is_dir():
             raise StoreRefused(f"the directory {path.parent} does not exist: create it, or correct the path")
         raise SchemaMissing(f"{path} does not exist: correct the path, or create the store: {HOW_TO_MIGRATE}")
@@ -124,7 +138,8 @@ def store_path(url: StoreURL) -> Path | None:
     return Path(url.path[1:]).absolute() if url.scheme in ("json", "sqlite") else None
 
 
-def _exists(url: StoreURL) -> bool:
+def is_there(url: StoreURL) -> bool:
+    """Whether an embedded store has its file. Where nobody can tell, it is the driver that says what is wrong."""
     path = store_path(url)
     with suppress(OSError):
         return path is None or path.exists()

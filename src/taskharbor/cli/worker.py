@@ -126,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = ProgramLog(arguments.log_level, arguments.log_format)
         lines.begin()
         harbor = required_app(arguments)
+        _refuse_memory(arguments, harbor)
         if not harbor.tasks and not arguments.take_all:
             raise InvalidInput(f"{arguments.app} has no tasks: a worker without handlers would run nothing")
         modules = (task.function.__module__ for task in harbor.tasks.values())
@@ -135,6 +136,19 @@ def run(arguments: argparse.Namespace) -> int:
     if drained is not None:
         print_counts(arguments, *drained)
     return code
+
+
+def _refuse_memory(arguments: argparse.Namespace, harbor: Harbor) -> None:
+    """An application that has chosen memory itself may enqueue in this very process. Nobody else can."""
+    from taskharbor.cli.store import refuse_memory
+
+    if arguments.processes > 1 and harbor.url.lower().startswith("memory:"):
+        raise InvalidInput(
+            "memory:// is for one process, and each of several would have a store of its own: leave out --processes, "
+            "or give a store that they can share, such as sqlite:///jobs.db"
+        )
+    if harbor.url == arguments.url:
+        refuse_memory(harbor.url)
 
 
 def _run_one(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str, Any]) -> tuple[int, Drained | None]:

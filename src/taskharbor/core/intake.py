@@ -126,7 +126,9 @@ def check_duplicate(job: Admitted, existing_id: str, existing_hash: str | None) 
 
 
 def id_taken(job_id: str) -> InvalidInput:
-    return InvalidInput(f"a job with the id {job_id!r} exists: leave the id out, or use idempotency_key to deduplicate")
+    return InvalidInput(
+        f"a job with the id {job_id!r} exists: leave the id out. To enqueue a job once only, give it a key='…'"
+    )
 
 
 class Shape(NamedTuple):

@@ -33,6 +33,7 @@ from taskharbor.drivers.movement import (
     taken_over,
     used_tables,
 )
+from taskharbor.drivers.opening import absolute
 from taskharbor.drivers.packing import HEAD
 
 __all__ = ["End", "Move", "Pace", "Report"]
@@ -49,7 +50,8 @@ def _silent(rows: int) -> None:
 
 class Move:
     def __init__(self, source: End, target: End, progress: Progress = _silent) -> None:
-        self._from, self._to = source, target
+        # The names stay in the two stores, for whoever stands in other directories.
+        self._from, self._to = (End(end.driver, absolute(end.url)) for end in (source, target))
         self._source: Carrier = source.driver.carrier()
         self._target: Carrier = target.driver.carrier()
         self._progress = progress
@@ -218,7 +220,7 @@ class Move:
 
     def _is_lost(self, known: dict[str, Any]) -> bool:
         """Whether another store is where the target of a move was that has taken nothing from the source yet."""
-        return known["to_url"] == self._to.url and not known.get("live") and not known.get("whole")
+        return absolute(known["to_url"]) == self._to.url and not known.get("live") and not known.get("whole")
 
     def _drain(self, mark: Mark) -> Drain:
         return Drain(self._from, self._to, mark, self.pace, self._progress)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -24,6 +26,9 @@ _AUTHORITY: Final = re.compile(r"[^:]*://([^/?#]*)", re.DOTALL)
 # A client library would read it in its own way, and might show a part of the password when it stumbles.
 _MISREAD: Final = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|%(?!(?!00)[0-9A-Fa-f]{2})|@.*@", re.DOTALL)
 _WITHOUT_TABLES: Final = ("memory", "json")
+_IN_FILES: Final = ("json", "sqlite")
+# What a path cannot have in a URL as it is; the surrogates stand for bytes that are no text.
+_NOT_IN_A_PATH: Final = re.compile(r"[%?#\x00-\x20\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ def parse_url(url: str, limits: Limits | None = None) -> StoreURL:
         f"?{urlencode(options, quote_via=quote)}" if options else ""
     )
     path = unquote(parts.netloc + parts.path)
+    if scheme in _IN_FILES and "\0" in path:
+        raise InvalidURL(f"{redacted(url)!r} has a %00 in its path, which no file can have: correct the path")
     return StoreURL(scheme, path, rest, prefix, limits or Limits(), options)
 
 
@@ -128,6 +135,21 @@ def redacted(url: str) -> str:
     head, mark, query = _LOGIN.sub(r"\1:***@", url).partition("?")
     shown = urlencode([(k, "***" if "pass" in k.lower() else v) for k, v in parse_qsl(query)], safe="*/:@")
     return head + mark + shown
+
+
+def absolute(url: str) -> str:
+    """The URL of a store in files as it reads from every directory; any other text as it is."""
+    begins = _SCHEME.match(url)
+    if begins is None or not begins[2] or begins[1].lower() not in _IN_FILES:
+        return url
+    head, mark, query = url[begins.end() :].partition("?")
+    path = unquote(head)[1:]
+    if not head.startswith("/") or not path:
+        return url
+    # Links stay as they are, since they may be led elsewhere; with .. behind one, only the system knows what is meant.
+    whole = str(Path(os.path.realpath(path)) if ".." in path.split("/") else Path(path).absolute())
+    shown = _NOT_IN_A_PATH.sub(lambda found: quote(found[0], errors="surrogateescape"), whole)
+    return f"{begins[1].lower()}:///{shown}{mark}{query}"
 
 
 def _refuse_options(url: StoreURL) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from taskharbor.core.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from taskharbor.drivers.paths import impossible
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -14,6 +15,8 @@ _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 def store_error(error: OSError, directory: Path) -> StoreError:
     """The error to raise for a failed write. Nothing of the call was kept."""
+    if wrong := impossible(error, directory):
+        return wrong
     if error.errno in _FULL:
         return StoreFull(
             f"no room to write to the JSON store {directory} ({error.strerror}): free some space and try again; "
@@ -29,4 +32,6 @@ def store_error(error: OSError, directory: Path) -> StoreError:
 
 def unreadable(error: OSError, directory: Path) -> StoreError:
     """The error to raise for a failed read."""
-    return StoreUnavailable(f"the JSON store {directory} cannot be read ({error}): check its owner and permissions")
+    return impossible(error, directory) or StoreUnavailable(
+        f"the JSON store {directory} cannot be read ({error}): check its owner and permissions"
+    )

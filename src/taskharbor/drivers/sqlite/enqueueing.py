@@ -24,6 +24,7 @@ from taskharbor.drivers.joining import (
     enqueue_steps,
     missing_there,
 )
+from taskharbor.drivers.paths import is_there
 from taskharbor.drivers.rows import merge_answers
 from taskharbor.drivers.sqlite.errors import missing_tables, translate_for_caller
 from taskharbor.drivers.sqlite.joined import abegin, begin
@@ -131,7 +132,7 @@ class Enqueueing(SqliteStore):
         """Refuse a connection to another file. Reads nothing of it: that would begin a snapshot, and whoever writes
         from an old snapshot is refused by SQLite."""
         files = {name: file for _, name, file in (yield Query("PRAGMA database_list", raw=True))}
-        if not Path(self._path).exists():
+        if not is_there(self._path):
             raise missing_tables(self._path)
         if not files.get("main") or not Path(files["main"]).samefile(self._path):
             try:

@@ -21,12 +21,14 @@ from taskharbor.core.errors import (
     StoreUnavailable,
     TaskHarborError,
 )
+from taskharbor.drivers.paths import impossible_at, is_there
 
 BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR})
 """After one of these the connection is not worth keeping."""
 _NOT_OPENED: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN})
 SMALLEST_DATABASE: Final = 512
+LONGEST_PATH: Final = 511
 
 
 def code_of(error: BaseException) -> int:
@@ -41,7 +43,7 @@ def translated(path: str, *, creating: bool = False, reading: bool = False) -> I
     try:
         yield
     except sqlite3.Error as error:
-        if creating and code_of(error) == sqlite3.SQLITE_CANTOPEN and not Path(path).exists():
+        if creating and code_of(error) == sqlite3.SQLITE_CANTOPEN and not is_there(path):
             raise _cannot_create(path) from error
         if reading and code_of(error) in _NOT_OPENED and Path(path).exists() and not _writable(path):
             raise _cannot_read(path) from error
@@ -58,7 +60,7 @@ def translate(error: BaseException, path: str) -> TaskHarborError:
             "that was stopped in the midst of one, or allow more time with ?busy_timeout=60"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or (
-        code == sqlite3.SQLITE_CANTOPEN and Path(path).exists() and not _writable(path)
+        code == sqlite3.SQLITE_CANTOPEN and is_there(path) and not _writable(path)
     ):
         return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its directory")
     if code == sqlite3.SQLITE_FULL:
@@ -115,18 +117,26 @@ def _cannot_read(path: str) -> StoreError:
 
 def _cannot_create(path: str) -> TaskHarborError:
     parent = Path(path).parent
-    if not parent.is_dir():
+    if _impossible(path) or not parent.is_dir():
         return cannot_open(path)
     return StoreReadOnly(f"{path} cannot be created: check that this user may write to the directory {parent}")
 
 
 def cannot_open(path: str) -> TaskHarborError:
+    if wrong := _impossible(path):
+        return wrong
     parent = Path(path).parent
     if not parent.is_dir():
         return StoreRefused(f"the directory {parent} does not exist: create it, or correct the path")
     if not Path(path).exists():
         return missing_tables(path)
     return StoreRefused(f"{path} cannot be opened: it must be a file that this user may read and write")
+
+
+def _impossible(path: str) -> StoreRefused | None:
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        return StoreRefused(f"SQLite opens no file whose path has more than {LONGEST_PATH} bytes: {path}")
+    return impossible_at(path)
 
 
 def missing_tables(path: str) -> SchemaMissing:
