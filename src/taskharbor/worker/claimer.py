@@ -15,11 +15,12 @@ from typing import Final
 from taskharbor.core.contract import Listener
 from taskharbor.core.errors import InvalidInput, JobNotInflight, LeaseLost, StoreError, TaskHarborError
 from taskharbor.core.model import Extension, LeasedJob, Settlement, Status
-from taskharbor.core.outcome import Dead, Ending, Failed, Released, Snoozed, settlement
+from taskharbor.core.outcome import Ending, Released, Snoozed, settlement
 from taskharbor.core.retry import Backoff
 from taskharbor.core.words import many
 from taskharbor.worker.batching import BatchRun
 from taskharbor.worker.crew import Crew
+from taskharbor.worker.ended import say_end
 from taskharbor.worker.held import Held
 from taskharbor.worker.lane import Lane
 from taskharbor.worker.logs import job_fields, note_unbegun
@@ -37,9 +38,6 @@ LAST_TRIES_S: Final = 0.05
 MOST_SOON: Final = 1_000
 GIVEN_BACK: Final = Released()
 CLOCK_SLACK_S: Final = 0.005
-
-SEE: Final = "see `taskharbor jobs show`"
-"""In place of an error's text, which may quote the payload: only the store keeps that."""
 
 log = logging.getLogger("taskharbor.worker")
 
@@ -385,32 +383,10 @@ class Claimer:
                 log.error("could not be settled: %s", result, extra=job_fields(held.job))
             else:
                 tally.count(result, held.ending)
-                self._say(held, word, result, now)
+                wait_s = say_end(held, word, result, now)
+                if wait_s is not None:
+                    self._due_in(wait_s)
         note_unbegun(unbegun)
         if log.isEnabledFor(logging.DEBUG):
             for held in told:
                 log.debug("%s ended: %s", held.job.type, type(held.ending).__name__, extra=job_fields(held.job))
-
-    def _say(self, held: Held, word: Settlement, status: Status, now: datetime) -> None:
-        match held.ending:
-            case _ if status is Status.CANCELLED:
-                if held.heeded:
-                    log.info("%s was cancelled while it ran", held.job.type, extra=job_fields(held.job))
-            case Failed(kind=kind) if status is Status.READY and word.update is not None:
-                again = word.update.run_at
-                wait_s = 0.0 if again is None else (again - now).total_seconds()
-                self._due_in(wait_s)
-                what, fields = kind or SEE, job_fields(held.job)
-                log.warning("%s failed (%s) and runs again in %.1f s", held.job.type, what, wait_s, extra=fields)
-            case Failed(kind=kind):
-                log.error("%s failed for good (%s)", held.job.type, kind or SEE, extra=job_fields(held.job))
-            case Dead():
-                log.error("%s failed for good (%s)", held.job.type, word.code or SEE, extra=job_fields(held.job))
-            case Snoozed(reason=reason) if word.run_at is not None:
-                wait_s = (word.run_at - now).total_seconds()
-                self._due_in(wait_s)
-                if reason:
-                    fields = job_fields(held.job)
-                    log.error("%s is put back for %.0f s: %s", held.job.type, wait_s, reason, extra=fields)
-            case _:
-                pass
