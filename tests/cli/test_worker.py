@@ -23,6 +23,7 @@ from taskharbor.cli.worker import words_for_one, worker_settings
 from taskharbor.core.contract import Driver
 from taskharbor.core.model import NewJob
 from taskharbor.drivers import open_driver
+from taskharbor.worker import supervisor
 
 Run = Callable[..., Any]
 Say = Callable[..., str]
@@ -360,6 +361,23 @@ def test_a_drain_counts_apart_what_nobody_here_handles(app: str, run: Run, drive
     driver.enqueue([NewJob("foreign", b"{}", queue="elsewhere")])
     counts = run("-A", app, "worker", "--drain", "--name", "ada")["counts"]
     assert (counts["done"], counts["left"], counts["unhandled"]) == (0, 4, 3)
+
+
+def test_a_drain_counts_what_others_have_a_lease_on(app: str, run: Run, driver: Driver) -> None:
+    """They may be at work on it, or may have died."""
+    driver.enqueue([NewJob("report.build", b"{}") for _ in range(3)])
+    driver.reserve("default", limit=2, lease_for=timedelta(hours=1))
+    counts = run("-A", app, "worker", "--drain", "--name", "ada")["counts"]
+    assert (counts["done"], counts["left"], counts["inflight"]) == (1, 0, 2)
+
+
+def test_a_drain_that_is_stopped_before_its_processes_begin_prints_its_document(
+    app: str, run: Run, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.enqueue([NewJob("report.build", b"{}")])
+    monkeypatch.setattr(supervisor, "run", lambda *_: 0)  # nobody has told anything
+    counts = run("-A", app, "worker", "--drain", "--processes", "2")["counts"]
+    assert (counts["done"], counts["left"]) == (0, 1)
 
 
 LOUD = """\

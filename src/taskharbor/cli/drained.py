@@ -26,14 +26,17 @@ def document_alone(arguments: argparse.Namespace) -> AbstractContextManager[None
 
 
 def left_over(driver: Driver, harbor: Harbor, queues: Sequence[str]) -> dict[str, int]:
-    """Jobs that are ready in these queues, and those among them that are due, with no handler here."""
+    """Jobs that are ready in these queues, those among them that are due, with no handler here, and jobs that are
+    leased."""
     from taskharbor.cli.peek import due
 
     counts = driver.counts().queues
-    left = sum(counts[queue]["ready"] for queue in queues if queue in counts)
+    left, inflight = (
+        sum(counts[queue][state] for queue in queues if queue in counts) for state in ("ready", "inflight")
+    )
     waiting = due(driver, driver.now()) if left else {}
     unhandled = sum(count for (queue, type), count in waiting.items() if queue in queues and type not in harbor.tasks)
-    return {"left": left, "unhandled": unhandled}
+    return {"left": left, "unhandled": unhandled, "inflight": inflight}
 
 
 def left_over_at(harbor: Harbor, queues: Sequence[str]) -> dict[str, int]:

@@ -38,7 +38,8 @@ Ctrl-C or SIGTERM lets running handlers finish within the grace time and puts ba
 at once. With --drain the worker ends when nothing is left that it could run now, and says what it did, with all
 processes in one sum. `left` counts the jobs that are still ready in its queues: those that are due later, those that
 failed and wait for their next attempt, those that a pause or a limit holds back, and those of types that have no
-handler here; `unhandled` counts the last ones again, as far as they are due.
+handler here; `unhandled` counts the last ones again, as far as they are due. `inflight` counts those that somebody
+has a lease on: another worker, or a process that died and whose leases have not ended.
 
 With --drain --json, what handlers print goes to standard error, so that standard output is the document alone.
 
@@ -201,7 +202,7 @@ def _run_many(arguments: argparse.Namespace, harbor: Harbor, settings: dict[str,
     reports: list[bytes] = []
     hear = reports.append if arguments.drain else None
     code = supervisor.run(app, arguments.processes, words_for_one(arguments), hear)
-    if not reports:
+    if hear is None or (code and not reports):
         return code, None
     if code and arguments.is_whole_process:
         end_within(COUNTING_S, code)  # the store may be what they failed of
