@@ -158,6 +158,24 @@ def last_screen(shown: str) -> list[str]:
 
 
 @pytest.mark.process
+def test_watching_ends_with_its_terminal(filled: str) -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "taskharbor", "stats", "--watch", "--interval", "50ms"],
+        stdin=child, stdout=child, stderr=child, env={**os.environ, "TERM": "xterm"}, start_new_session=True,
+    )  # fmt: skip
+    os.close(child)
+    shown = b""
+    while b"workers:" not in shown:
+        shown += os.read(parent, 65536)
+    os.close(parent)
+    try:
+        process.wait(timeout=20)
+    finally:
+        process.kill()
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(("columns", "lines"), [(60, 12), (40, 9), (24, 20), (80, 8)])
 def test_watching_in_a_small_terminal_folds_no_row_and_keeps_what_is_below_the_queues(
     columns: int, lines: int, filled: str

@@ -131,9 +131,13 @@ def _watch(driver: Driver, arguments: argparse.Namespace) -> int:
             _watch_with_rich(driver, interval)
         else:
             _repeat(driver, interval, _redraw)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _TerminalGoneError):
         pass  # how one ends it
     return 0
+
+
+class _TerminalGoneError(Exception):
+    """Nobody looks any more. rich, which asks each time whether there is a terminal, would draw nothing for ever."""
 
 
 def _repeat(driver: Driver, interval: float, draw: Any) -> Any:
@@ -165,6 +169,8 @@ def _watch_with_rich(driver: Driver, interval: float) -> None:
     with Live(auto_refresh=False, screen=True) as live:
 
         def draw(stats: dict[str, Any]) -> None:
+            if not sys.stdout.isatty():
+                raise _TerminalGoneError
             width, height = live.console.size
             live.update(renderable(fitted(stats, width, height), width), refresh=True)
 
