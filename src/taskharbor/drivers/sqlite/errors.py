@@ -45,7 +45,7 @@ def translated(path: str, *, creating: bool = False, reading: bool = False) -> I
     except sqlite3.Error as error:
         if creating and code_of(error) == sqlite3.SQLITE_CANTOPEN and not is_there(path):
             raise _cannot_create(path) from error
-        if reading and code_of(error) in _NOT_OPENED and Path(path).exists() and not _writable(path):
+        if reading and code_of(error) in _NOT_OPENED and is_there(path) and not _writable(path):
             raise _cannot_read(path) from error
         raise translate(error, path) from error
 
