@@ -46,7 +46,7 @@ def interrupted(work: Callable[[], object], moment: int) -> KeyboardInterrupt | 
 
 
 def each_interrupt(begin: Callable[[], Callable[[], object]], step: int = 1) -> Iterator[KeyboardInterrupt | None]:
-    """`begin` gives the work; it is begun anew for every moment in it, or every so manieth. Yields behind each interrupt."""
+    """`begin` gives the work; it is begun anew for each moment in it, or each `step`th. Yields behind each one."""
     for moment in range(0, 100_000, step):
         stopped = [interrupted(begin(), moment)]
         if stopped[0] is None:
