@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from tests.contract.nesting import NestingDriver
+
 from taskharbor.core.contract import Answers, Extended, Leased, Settled
 from taskharbor.core.errors import JobNotInflight, LeaseMismatch, TaskHarborError
 from taskharbor.core.intake import Batch
@@ -17,7 +19,6 @@ from taskharbor.core.model import (
     Settlement,
     Status,
 )
-from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.drivers.state import State
 
 TICK: Final = timedelta(microseconds=1)
@@ -27,26 +28,26 @@ ONE_TOKEN: Final = "f" * 32
 # --- Leases ------------------------------------------------------------------------------------------------
 
 
-class TokenCheckDropped(MemoryDriver):
+class TokenCheckDropped(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         with self._writing() as state:
             held = {item.id: state.jobs[item.id].lease_token for item in settlements if item.id in state.jobs}
         return super()._settle([item._replace(token=held.get(item.id) or item.token) for item in settlements], now)
 
 
-class LeaseLastsAMomentTooLong(MemoryDriver):
+class LeaseLastsAMomentTooLong(NestingDriver):
     """`>` in place of `>=` where the end of a lease is checked."""
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         return super()._settle(settlements, now - TICK)
 
 
-class ExtendAfterTheEnd(MemoryDriver):
+class ExtendAfterTheEnd(NestingDriver):
     def _extend(self, extensions: Sequence[Extension], now: datetime) -> Extended:
         return super()._extend(extensions, now - TICK)
 
 
-class MismatchBeforeExpired(MemoryDriver):
+class MismatchBeforeExpired(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         with self._writing() as state:
             tokens = {item.id: state.jobs[item.id].lease_token for item in settlements if item.id in state.jobs}
@@ -55,7 +56,7 @@ class MismatchBeforeExpired(MemoryDriver):
         return [LeaseMismatch("wrong") if bad else result for bad, result in zip(wrong, results, strict=True)]
 
 
-class OneTokenForAll(MemoryDriver):
+class OneTokenForAll(NestingDriver):
     def _reserve(self, *args: Any) -> Leased:
         leased = super()._reserve(*args)
         with self._writing() as state:
@@ -70,17 +71,17 @@ class OneTokenForAll(MemoryDriver):
 # --- Reclaim -----------------------------------------------------------------------------------------------
 
 
-class ReclaimMissing(MemoryDriver):
+class ReclaimMissing(NestingDriver):
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         return 0
 
 
-class ReclaimAMomentTooLate(MemoryDriver):
+class ReclaimAMomentTooLate(NestingDriver):
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         return super()._take_back(state, queues, now - TICK)
 
 
-class RunAtKeptOnReclaim(MemoryDriver):
+class RunAtKeptOnReclaim(NestingDriver):
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         before = {job.id: job.run_at for job in state.jobs.values() if job.status is Status.INFLIGHT}
         freed = super()._take_back(state, queues, now)
@@ -90,7 +91,7 @@ class RunAtKeptOnReclaim(MemoryDriver):
         return freed
 
 
-class DeliveriesNotRaised(MemoryDriver):
+class DeliveriesNotRaised(NestingDriver):
     def _reserve(self, *args: Any) -> Leased:
         leased = [
             x._replace(job=x.job._replace(deliveries=max(1, x.job.deliveries - 1))) for x in super()._reserve(*args)
@@ -101,7 +102,7 @@ class DeliveriesNotRaised(MemoryDriver):
         return leased
 
 
-class CrashLoopNeverEnds(MemoryDriver):
+class CrashLoopNeverEnds(NestingDriver):
     def __init__(self) -> None:
         super().__init__(limits=Limits(crash_allowance=1_000_000))
 
@@ -109,7 +110,7 @@ class CrashLoopNeverEnds(MemoryDriver):
 # --- Settling ----------------------------------------------------------------------------------------------
 
 
-class ReleaseBurnsAnAttempt(MemoryDriver):
+class ReleaseBurnsAnAttempt(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         results = super()._settle(settlements, now)
         with self._writing() as state:
@@ -120,7 +121,7 @@ class ReleaseBurnsAnAttempt(MemoryDriver):
         return results
 
 
-class RepeatedAckFails(MemoryDriver):
+class RepeatedAckFails(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         with self._writing() as state:
             finished = {item.id for item in settlements if item.id in state.finished}
@@ -130,7 +131,7 @@ class RepeatedAckFails(MemoryDriver):
         ]
 
 
-class RepeatedAckOfAnybody(MemoryDriver):
+class RepeatedAckOfAnybody(NestingDriver):
     """Takes any token for a repeat."""
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
@@ -140,14 +141,14 @@ class RepeatedAckOfAnybody(MemoryDriver):
         return [over.get(item.id, result) for item, result in zip(settlements, results, strict=True)]
 
 
-class BatchFailsItsNeighbours(MemoryDriver):
+class BatchFailsItsNeighbours(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         results = super()._settle(settlements, now)
         broken = next((result for result in results if isinstance(result, TaskHarborError)), None)
         return [broken or result for result in results]
 
 
-class BatchWithoutAttempts(MemoryDriver):
+class BatchWithoutAttempts(NestingDriver):
     """Writes the attempt of the first job of a batch only."""
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
@@ -161,7 +162,7 @@ class BatchWithoutAttempts(MemoryDriver):
             return results
 
 
-class RetryLeavesNoHistory(MemoryDriver):
+class RetryLeavesNoHistory(NestingDriver):
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
         results = super()._settle(settlements, now)
         with self._writing() as state:
@@ -170,7 +171,7 @@ class RetryLeavesNoHistory(MemoryDriver):
         return results
 
 
-class ErrorTextStoredAsItComes(MemoryDriver):
+class ErrorTextStoredAsItComes(NestingDriver):
     def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Settled:
         return self._settle(settlements, self._moment(now))
 
@@ -178,13 +179,13 @@ class ErrorTextStoredAsItComes(MemoryDriver):
 # --- Enqueue and order -------------------------------------------------------------------------------------
 
 
-class DoubleInsertOnDuplicateKey(MemoryDriver):
+class DoubleInsertOnDuplicateKey(NestingDriver):
     @staticmethod
     def _existing(state: State, job: Any) -> str | None:  # noqa: ARG004
         return None
 
 
-class _OtherKeys(MemoryDriver):
+class _OtherKeys(NestingDriver):
     """Changes what makes up a key."""
 
     def _key(self, job: Any) -> Any:
@@ -204,12 +205,12 @@ class KeyIgnoresCase(_OtherKeys):
         return job if job.idempotency_key is None else job._replace(idempotency_key=job.idempotency_key.lower())
 
 
-class ReplacedWithThePayloadOfAnotherId(MemoryDriver):
+class ReplacedWithThePayloadOfAnotherId(NestingDriver):
     def _enqueue(self, batch: Batch) -> Answers:
         return super()._enqueue(batch._replace(fresh=[job._replace(payload_for=None) for job in batch.fresh]))
 
 
-class BatchHalfStored(MemoryDriver):
+class BatchHalfStored(NestingDriver):
     def _enqueue(self, batch: Batch) -> Answers:
         return [answer for job in batch.fresh for answer in super(BatchHalfStored, self)._enqueue(_alone(batch, job))]
 
@@ -218,19 +219,19 @@ def _alone(batch: Batch, job: Any) -> Batch:
     return batch._replace(fresh=[job], answers=[answer for answer in batch.answers if answer.id == job.id])
 
 
-class PayloadCutShort(MemoryDriver):
+class PayloadCutShort(NestingDriver):
     def _enqueue(self, batch: Batch) -> Answers:
         return super()._enqueue(
             batch._replace(fresh=[job._replace(payload=job.payload[:65_535]) for job in batch.fresh])
         )
 
 
-class PriorityLostInsideABatch(MemoryDriver):
+class PriorityLostInsideABatch(NestingDriver):
     def _reserve(self, *args: Any) -> Leased:
         return sorted(super()._reserve(*args), key=lambda item: item.job.id)
 
 
-class LowerPriorityFirst(MemoryDriver):
+class LowerPriorityFirst(NestingDriver):
     def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, *rest: Any) -> Leased:
         with self._writing() as state:
             for job in list(state.jobs.values()):
@@ -241,17 +242,17 @@ class LowerPriorityFirst(MemoryDriver):
             return super()._reserve(queues, now, lease_for, limit, *rest)
 
 
-class ScheduledJobsRunEarly(MemoryDriver):
+class ScheduledJobsRunEarly(NestingDriver):
     def _reserve(self, queues: Any, now: datetime, *rest: Any) -> Leased:
         return super()._reserve(queues, now + TICK, *rest)
 
 
-class TypesIgnored(MemoryDriver):
+class TypesIgnored(NestingDriver):
     def _reserve(self, queues: Any, now: Any, lease_for: Any, limit: int, types: Any, *rest: Any) -> Leased:
         return super()._reserve(queues, now, lease_for, limit, None, *rest)
 
 
-class PauseIgnored(MemoryDriver):
+class PauseIgnored(NestingDriver):
     def _reserve(self, *args: Any) -> Leased:
         with self._writing() as state:
             paused = dict(state.queues)

@@ -8,17 +8,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.contract.nesting import NestingDriver
+
 from taskharbor.core.answers import HistoryPage
 from taskharbor.core.fleet import Leadership, Recovery
 from taskharbor.core.model import Status
-from taskharbor.drivers.memory import MemoryDriver
 from taskharbor.drivers.operations import RedrivePlan
 from taskharbor.drivers.state import State, forget_key
 
 # --- Ends of a job -----------------------------------------------------------------------------------------
 
 
-class CancelledJobReservedAgain(MemoryDriver):
+class CancelledJobReservedAgain(NestingDriver):
     def _cancel(self, id: str, now: datetime) -> Status:
         with self._writing() as state:
             waiting = state.jobs.get(id)
@@ -28,7 +29,7 @@ class CancelledJobReservedAgain(MemoryDriver):
             return status
 
 
-class CancelForgottenWhenTheLeaseEnds(MemoryDriver):
+class CancelForgottenWhenTheLeaseEnds(NestingDriver):
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         for job in list(state.jobs.values()):
             if job.cancel_requested_at is not None:
@@ -36,18 +37,18 @@ class CancelForgottenWhenTheLeaseEnds(MemoryDriver):
         return super()._take_back(state, queues, now)
 
 
-class ExpiryForgotten(MemoryDriver):
+class ExpiryForgotten(NestingDriver):
     @staticmethod
     def _expire(state: State, queues: Sequence[str], now: datetime) -> int:  # noqa: ARG004
         return 0
 
 
-class RedriveMakesANewJob(MemoryDriver):
+class RedriveMakesANewJob(NestingDriver):
     def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
         return super()._redrive(filter, after, limit, replace(plan, clone=True))
 
 
-class DlqRecordStays(MemoryDriver):
+class DlqRecordStays(NestingDriver):
     def _redrive(self, filter: Any, after: Any, limit: int, plan: RedrivePlan) -> tuple[Sequence[str], Sequence[str]]:
         with self._writing() as state:
             before = dict(state.jobs)
@@ -57,7 +58,7 @@ class DlqRecordStays(MemoryDriver):
             return met, moved
 
 
-class PurgeKeepsTheKey(MemoryDriver):
+class PurgeKeepsTheKey(NestingDriver):
     def _purge(self, filter: Any, limit: int) -> int:
         with self._writing() as state:
             keys = dict(state.keys)
@@ -66,7 +67,7 @@ class PurgeKeepsTheKey(MemoryDriver):
             return gone
 
 
-class PruneRemovesTheDlq(MemoryDriver):
+class PruneRemovesTheDlq(NestingDriver):
     def _prune(self, before: datetime, limit: int, upto: str | None) -> int:
         with self._writing() as state:
             for job in [job for job in state.jobs.values() if job.status is Status.DLQ]:
@@ -75,13 +76,13 @@ class PruneRemovesTheDlq(MemoryDriver):
             return super()._prune(before, limit, upto)
 
 
-class FeedSkipsARow(MemoryDriver):
+class FeedSkipsARow(NestingDriver):
     def _history(self, cursor: str | None, limit: int) -> HistoryPage:
         page = super()._history(cursor, limit + 1)
         return replace(page, rows=page.rows[:limit])
 
 
-class FeedRepeatsARow(MemoryDriver):
+class FeedRepeatsARow(NestingDriver):
     def _history(self, cursor: str | None, limit: int) -> HistoryPage:
         page = super()._history(cursor, limit)
         return replace(page, cursor=page.rows[-2].position) if len(page.rows) > 1 else page
@@ -90,14 +91,14 @@ class FeedRepeatsARow(MemoryDriver):
 # --- Fleet -------------------------------------------------------------------------------------------------
 
 
-class FenceLooksOnlyBefore(MemoryDriver):
+class FenceLooksOnlyBefore(NestingDriver):
     """Whoever was let in before the store was shut comes in, however late."""
 
     def _changing(self) -> AbstractContextManager[State]:
         return self._writing()
 
 
-class TwoLeaders(MemoryDriver):
+class TwoLeaders(NestingDriver):
     def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
         with self._writing() as state:
             if epoch is None and name in state.leaders and state.leaders[name].holder != holder:
@@ -105,7 +106,7 @@ class TwoLeaders(MemoryDriver):
             return super()._elect(name, holder, now, term, epoch)
 
 
-class EpochNotRaised(MemoryDriver):
+class EpochNotRaised(NestingDriver):
     def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
         with self._writing() as state:
             won = super()._elect(name, holder, now, term, epoch)
@@ -115,12 +116,12 @@ class EpochNotRaised(MemoryDriver):
             return won
 
 
-class EndedTermRenewed(MemoryDriver):
+class EndedTermRenewed(NestingDriver):
     def _elect(self, name: str, holder: str, now: datetime, term: timedelta, epoch: int | None) -> Leadership | None:
         return super()._elect(name, holder, now, term, None)
 
 
-class OrphansKeepTheirLeases(MemoryDriver):
+class OrphansKeepTheirLeases(NestingDriver):
     def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
         with self._writing() as state:
             for worker in [
@@ -130,11 +131,11 @@ class OrphansKeepTheirLeases(MemoryDriver):
             return super()._recover(now, dead_after)
 
 
-class WorkersNeverDie(MemoryDriver):
+class WorkersNeverDie(NestingDriver):
     def _recover(self, now: datetime, dead_after: timedelta) -> Recovery:
         return super()._recover(now, timedelta(days=3_000))
 
 
-class WorksAfterClose(MemoryDriver):
+class WorksAfterClose(NestingDriver):
     def _check_open(self) -> None:
         pass

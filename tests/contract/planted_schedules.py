@@ -6,20 +6,22 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from tests.contract.nesting import NestingDriver
+
 from taskharbor.core.contract import Listener
 from taskharbor.core.model import Schedule
 from taskharbor.drivers.listening import BaseListener
-from taskharbor.drivers.memory import MemoryDriver, MemoryListener
+from taskharbor.drivers.memory import MemoryListener
 
 
-class TickAdvancedWithoutComparing(MemoryDriver):
+class TickAdvancedWithoutComparing(NestingDriver):
     def _advance_schedule(self, name: str, expected: datetime | None, *rest: Any) -> bool:
         with self._writing() as state:
             kept = state.schedules.get(name)
             return super()._advance_schedule(name, kept.next_run_at if kept else expected, *rest)
 
 
-class TickComparedOutsideTheLock(MemoryDriver):
+class TickComparedOutsideTheLock(NestingDriver):
     """Reads, compares, and writes as if nobody could have come in between."""
 
     def _advance_schedule(self, name: str, expected: datetime | None, *rest: Any) -> bool:
@@ -38,7 +40,7 @@ class TickComparedOutsideTheLock(MemoryDriver):
         time.sleep(0.001)
 
 
-class PauseLostByAPut(MemoryDriver):
+class PauseLostByAPut(NestingDriver):
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         with self._writing() as state:
             kept = super()._put_schedule(schedule)
@@ -48,7 +50,7 @@ class PauseLostByAPut(MemoryDriver):
             return kept
 
 
-class LastTickLostByAPut(MemoryDriver):
+class LastTickLostByAPut(NestingDriver):
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         with self._writing() as state:
             kept = replace(super()._put_schedule(schedule), last_job_id=schedule.last_job_id)
@@ -56,7 +58,7 @@ class LastTickLostByAPut(MemoryDriver):
             return kept
 
 
-class TickKeptWhenTheTimesChange(MemoryDriver):
+class TickKeptWhenTheTimesChange(NestingDriver):
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         with self._writing() as state:
             before = state.schedules.get(schedule.name)
@@ -67,7 +69,7 @@ class TickKeptWhenTheTimesChange(MemoryDriver):
             return kept
 
 
-class TickMovedByEveryPut(MemoryDriver):
+class TickMovedByEveryPut(NestingDriver):
     """A deployment every half hour would keep an hourly schedule from ever running."""
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
@@ -77,12 +79,12 @@ class TickMovedByEveryPut(MemoryDriver):
             return kept
 
 
-class DeafListener(MemoryDriver):
+class DeafListener(NestingDriver):
     def _listen(self, queues: tuple[str, ...]) -> Listener:
         return BaseListener()
 
 
-class WakeForgottenUnlessSomebodyWaits(MemoryDriver):
+class WakeForgottenUnlessSomebodyWaits(NestingDriver):
     def _listen(self, queues: tuple[str, ...]) -> Listener:
         return _Forgetful(queues, self._shared)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.nesting import NestingDriver
 
 from taskharbor.core.contract import Driver, Settled
 from taskharbor.core.model import Settlement, Status
@@ -70,7 +71,7 @@ MOST = 2_000
 """Examples: the first that shows a difference is the last, and chance may want some."""
 
 
-class RepeatsAreErrors(MemoryDriver):
+class RepeatsAreErrors(NestingDriver):
     """Forgets that a settle may be repeated."""
 
     def _settle(self, settlements: Sequence[Settlement], now: datetime) -> Settled:
@@ -82,14 +83,14 @@ class RepeatsAreErrors(MemoryDriver):
             return [refusal if item.id in finished else result for item, result in pairs]
 
 
-class LateByATick(MemoryDriver):
+class LateByATick(NestingDriver):
     """Takes a lease back only after the moment it ends."""
 
     def _take_back(self, state: State, queues: Sequence[str], now: datetime) -> int:
         return super()._take_back(state, queues, now - MICROSECOND)
 
 
-class LosesATime(MemoryDriver):
+class LosesATime(NestingDriver):
     """Does not note when it was asked to stop a job."""
 
     def _cancel(self, id: str, now: datetime) -> Status:

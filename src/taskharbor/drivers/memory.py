@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from taskharbor.core.contract import Listener
+from taskharbor.core.errors import StoreUnavailable, TaskHarborError
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Status
+from taskharbor.drivers.door import Door
 from taskharbor.drivers.engine import EngineDriver
 from taskharbor.drivers.listening import BaseListener
-from taskharbor.drivers.state import State
+from taskharbor.drivers.state import State, Undo
 
 
 class Bells:
@@ -22,7 +24,7 @@ class Bells:
     """
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        self.state = state
         self._by_queue: dict[str, set[MemoryListener]] = {}
 
     def add(self, listener: MemoryListener) -> None:
@@ -37,10 +39,10 @@ class Bells:
                 self._by_queue.pop(queue, None)
 
     def on_change(self, table: str, key: Any, value: Any) -> None:
-        if not self._by_queue or self._state.restoring:
+        if not self._by_queue or self.state.restoring:
             return
         if table == "bench" and value is None:  # a limit has room for it again
-            value = self._state.jobs.get(key)
+            value = self.state.jobs.get(key)
         elif table != "jobs":
             return
         if value is not None and value.status is Status.READY:
@@ -53,9 +55,21 @@ class Shared:
 
     def __init__(self) -> None:
         self.state = State()
-        self.lock = threading.RLock()
+        self.door = Door()
         self.bells = Bells(self.state)
         self.state.on_change = self.bells.on_change
+
+    def whole(self) -> State:
+        """The state behind the last change that came to its end. Used behind the door only.
+
+        What an interrupt tore is left as it is, to whom it may still be in the hands of, and put aside.
+        """
+        if self.state.undo is not None:
+            before = self.state.before()
+            before.on_change = self.bells.on_change
+            self.bells.state = before
+            self.state = before
+        return self.state
 
 
 _shared: dict[str, Shared] = {}
@@ -69,22 +83,35 @@ class MemoryDriver(EngineDriver):
         super().__init__(limits=limits)
         with _shared_lock:
             self._shared = _shared.setdefault(name, Shared()) if name else Shared()
-        self._state, self._lock = self._shared.state, self._shared.lock
 
     def migrate(self) -> None:
         self._check_open()
 
-    def _reading(self) -> AbstractContextManager[State]:
-        return self._held()
-
-    def _writing(self) -> AbstractContextManager[State]:
-        return self._held()
+    @contextmanager
+    def _reading(self) -> Iterator[State]:
+        with self._shared.door.entered():
+            self._check_open()
+            yield self._shared.whole()
 
     @contextmanager
-    def _held(self) -> Iterator[State]:
-        with self._lock:
+    def _writing(self) -> Iterator[State]:
+        with self._shared.door.entered():
             self._check_open()
-            yield self._state
+            state = self._shared.whole()
+            undo: Undo = []
+            state.undo = undo
+            try:
+                yield state
+            except TaskHarborError:
+                if not undo:  # a refusal, and as such no reason to go over the whole state
+                    state.undo = None
+                raise
+            if state is not self._shared.state:
+                raise StoreUnavailable(
+                    "another call came in between in the same thread, as from a signal handler, "
+                    "and nothing of this one was kept: try again"
+                )
+            state.undo = None
 
     def _listen(self, queues: tuple[str, ...]) -> Listener:
         return MemoryListener(queues, self._shared)
@@ -101,10 +128,10 @@ class MemoryListener(BaseListener):
         super().__init__()
         self.queues = queues
         self._shared = shared
-        with shared.lock:
+        with shared.door.entered():
             shared.bells.add(self)
 
     def close(self) -> None:
         super().close()
-        with self._shared.lock:
+        with self._shared.door.entered():
             self._shared.bells.remove(self)

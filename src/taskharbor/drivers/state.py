@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from taskharbor.core import transitions
 from taskharbor.core.carrying import MOVING
@@ -17,10 +17,28 @@ from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.ids import new_id
 from taskharbor.core.model import HistoryRow, Job, JobFilter, QueueSettings, Schedule, Status
 from taskharbor.core.tokens import Token
+from taskharbor.drivers import lines, threads
 from taskharbor.drivers.fence import FenceShut
 from taskharbor.drivers.lines import Lines
 from taskharbor.drivers.rows import matches
 from taskharbor.drivers.threads import Threads
+
+TABLES: Final = (
+    "jobs",
+    "finished",
+    "history",
+    "keys",
+    "workers",
+    "leaders",
+    "queues",
+    "schedules",
+    "notes",
+    "tokens",
+    *lines.TABLES,
+    *threads.TABLES,
+)
+Undo = list[tuple[str, Any, Any]]
+"""Table, key, and what was there before (None: no row)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,8 @@ class State(Lines, Threads):
         self.on_change: Callable[[str, Any, Any], None] | None = None
         self.restoring = False
         """While a job is put back to what it was: then it is no news."""
+        self.undo: Undo | None = None
+        """While something is being changed that may have to be forgotten. Written down before each step."""
         # Derived. Heap entries may be stale; whoever pops one checks it against the job.
         self.leases: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         self.expiries: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
@@ -61,7 +81,12 @@ class State(Lines, Threads):
         self._in_order = True
 
     def put(self, table: str, key: Any, value: Any) -> None:
-        getattr(self, table)[key] = value
+        rows = getattr(self, table)
+        if self.undo is not None:
+            self.undo.append((table, key, rows.get(key)))
+            if table == "jobs" and (self.tags or self.bench):
+                self._keep_places(key)
+        rows[key] = value
         if table == "jobs":
             self._index(value)
         elif table == "history":
@@ -78,6 +103,38 @@ class State(Lines, Threads):
         if self.on_change is not None:
             self.on_change(table, key, value)
 
+    def _keep_places(self, job_id: str) -> None:
+        """They may go with the job's being ready."""
+        assert self.undo is not None
+        self.undo += (("tags", job_id, self.tags.get(job_id)), ("bench", job_id, self.bench.get(job_id)))
+
+    def before(self) -> State:
+        """Another state: this one without what is in `undo`. It goes by the tables alone, since an interrupt may have
+        come between any two steps."""
+        state = State()
+        state.store_id, state.last_sequence = self.store_id, self.last_sequence
+        for table in TABLES:
+            setattr(state, table, getattr(self, table).copy())
+        for table, key, value in reversed(self.undo or ()):
+            if value is None:
+                getattr(state, table).pop(key, None)
+            else:
+                getattr(state, table)[key] = value
+        state._derive()
+        return state
+
+    def _derive(self) -> None:
+        for job in self.jobs.values():
+            self._index(job)
+        self._in_order = False
+        for sequence, row in self.in_order().items():
+            self.sequences_of[row.job_id].append(sequence)
+        for place, step in self.steps.items():
+            self.step_was_put(place, step)
+        for table in ("bench", "buckets", "running"):
+            for key, value in getattr(self, table).items():
+                self._was_put(table, key, value)
+
     def restore(self, job: Job) -> None:
         """Put the job back as it was before it was leased in the same change."""
         self.restoring = True
@@ -87,7 +144,12 @@ class State(Lines, Threads):
             self.restoring = False
 
     def drop(self, table: str, key: Any) -> None:
-        gone = getattr(self, table).pop(key)
+        rows = getattr(self, table)
+        if self.undo is not None:
+            self.undo.append((table, key, rows.get(key)))
+            if table == "jobs":
+                self._keep_places(key)
+        gone = rows.pop(key)
         if table == "jobs":
             self.no_longer_ready(key)
         elif table == "steps":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
@@ -16,11 +18,14 @@ from taskharbor.core.errors import SchemaMissing, StoreCorrupt, StoreUnavailable
 from taskharbor.core.limits import Limits
 from taskharbor.core.model import Settlement
 from taskharbor.drivers.engine import EngineDriver
+from taskharbor.drivers.governing import Ask
 from taskharbor.drivers.jsonfile import journal as journals
-from taskharbor.drivers.jsonfile import lock, mark, records, snapshot
+from taskharbor.drivers.jsonfile import mark, records, snapshot
 from taskharbor.drivers.jsonfile.failures import store_error, unreadable
 from taskharbor.drivers.jsonfile.journal import Change, Journal
 from taskharbor.drivers.jsonfile.listening import JsonListener
+from taskharbor.drivers.jsonfile.lock import StoreLock
+from taskharbor.drivers.places import Place, Places
 from taskharbor.drivers.state import State
 
 SMALLEST_COMPACTION: Final = 1_048_576
@@ -30,6 +35,35 @@ NEEDS: Final = {**snapshot.NEW_TABLES, "queues": 2}
 """The version of the format that a change of a table may need."""
 
 _open_drivers: WeakSet[JsonDriver] = WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is on disk, in memory, and how far it was read."""
+
+    state: State
+    journal: Journal
+    generation: int
+    version: int
+    identity: snapshot.Identity | None
+    compact_at: int
+
+
+class Turn(Place):
+    """One operation's turn at the store: the lock it holds, the copy it works on and what it changes in that."""
+
+    __slots__ = ("changes", "copy", "lock")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = StoreLock()
+        self.copy: Copy | None = None
+        self.changes: list[Change] = []
+
+    def drop_copy(self) -> None:
+        if self.copy is not None:
+            self.copy.journal.close()
+        self.copy = None
 
 
 class JsonDriver(EngineDriver):
@@ -43,24 +77,12 @@ class JsonDriver(EngineDriver):
         self._directory = Path(path).absolute()
         self._wait_s = wait_s
         self._postponed = 0
-        self._forget()
         self._begin_process()
         _open_drivers.add(self)
 
     def _begin_process(self) -> None:
-        self._mutex = threading.RLock()
-        self._depth = 0
-        self._lock = -1
-
-    def _forget(self) -> None:
-        """Drop what is in memory; the next operation reads it again from disk, where the truth is."""
-        self._state: State | None = None
-        self._journal: Journal | None = None
-        self._generation = 0
-        self._version = 0
-        self._identity: snapshot.Identity | None = None
-        self._compact_at = SMALLEST_COMPACTION
-        self._changes: list[Change] = []
+        self._places = Places(1)
+        self._copy: Copy | None = None
 
     # --- Life ----------------------------------------------------------------------------------------------
 
@@ -68,8 +90,8 @@ class JsonDriver(EngineDriver):
         self._check_open()
         try:
             # A store that is there already may be one that this process can only read.
-            with self._turn(exclusive=False):
-                self._refresh(mend=False)
+            with self._turn(exclusive=False) as turn:
+                self._refresh(turn, mend=False)
             return
         except SchemaMissing:
             pass
@@ -77,29 +99,33 @@ class JsonDriver(EngineDriver):
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise store_error(error, self._directory) from error
-        with self._turn(exclusive=True, create=True):
+        with self._turn(exclusive=True, create=True) as turn:
             try:
-                self._refresh(mend=True)
+                self._refresh(turn, mend=True)
             except SchemaMissing:
-                self._create()
+                self._create(turn)
 
-    def _create(self) -> None:
+    def _create(self, turn: Turn) -> None:
         state = State()
         try:
             journals.create(self._directory, state.store_id, 1)
             snapshot.write(self._directory, state, 1)
         except OSError as error:
             raise store_error(error, self._directory) from error
-        self._refresh(mend=True)
+        self._refresh(turn, mend=True)
 
     def _listen(self, queues: tuple[str, ...]) -> Listener:
         return JsonListener(self._directory)
 
     def _close(self) -> None:
-        with self._mutex:
-            if self._journal is not None:
-                self._journal.close()
-            self._forget()
+        turn = Turn()
+        try:
+            self._take_place(turn, inf)
+            if self._copy is not None:
+                self._copy.journal.close()
+            self._copy = None
+        finally:
+            self._places.give_back(turn)
 
     # --- One operation ---------------------------------------------------------------------------------------
 
@@ -111,63 +137,76 @@ class JsonDriver(EngineDriver):
 
     @contextmanager
     def _operation(self, *, exclusive: bool) -> Iterator[State]:
-        with self._turn(exclusive=exclusive):
-            if self._depth > 1:
-                # Part of a larger operation, which commits as a whole.
-                assert self._state is not None
-                yield self._state
-                return
-            state = self._refresh(mend=exclusive)
-            state.on_change = self._note
+        with self._turn(exclusive=exclusive) as turn:
+            state = self._refresh(turn, mend=exclusive).state
+            state.on_change = partial(_note, state, turn.changes)
             try:
                 yield state
-                if self._changes:
-                    self._commit()
-            except BaseException as error:
-                if self._changes or not isinstance(error, TaskHarborError):
-                    self._reset()
-                raise
+                if turn.changes:
+                    self._commit(turn)
             finally:
                 state.on_change = None
 
     @contextmanager
-    def _turn(self, *, exclusive: bool, create: bool = False) -> Iterator[None]:
-        """This thread's turn in this process, and this process's turn at the store."""
-        if not self._mutex.acquire(timeout=self._wait_s):
-            raise StoreUnavailable(f"waited {self._wait_s:g} s for another thread to finish with {self._directory}")
-        try:
-            self._check_open()
-            self._depth += 1
-            try:
-                if self._depth > 1:
-                    yield
-                else:
-                    # Only where a store is, or is to be: looking into a wrong directory leaves nothing behind.
-                    create = create or snapshot.identity(self._directory) is not None
-                    with lock.held(self._directory, exclusive=exclusive, create=create, wait_s=self._wait_s) as held:
-                        self._lock = held
-                        yield
-            finally:
-                self._depth -= 1
-        finally:
-            self._mutex.release()
+    def _turn(self, *, exclusive: bool, create: bool = False) -> Iterator[Turn]:
+        """This thread's turn in this process, and this process's turn at the store.
 
-    def _refresh(self, *, mend: bool) -> State:
-        """The state as it is on disk now."""
+        The turn takes the copy with it, and puts it back when it ends in good order. If an interrupt takes the thread
+        out of it, at whatever moment, the next turn finds none and reads what is on disk, where the truth is.
+        """
+        turn = Turn()
         try:
-            if self._state is None or self._journal is None or snapshot.identity(self._directory) != self._identity:
-                return self._load(mend=mend)
-            self._journal.catch_up(mark.read(self._lock), mend=mend)
+            if not self._take_place(turn, self._wait_s):
+                raise StoreUnavailable(
+                    f"waited {self._wait_s:g} s for another thread to finish with {self._directory}: try again"
+                )
+            self._check_open()
+            turn.copy, self._copy = self._copy, None
+            # Only where a store is, or is to be: looking into a wrong directory leaves nothing behind.
+            create = create or snapshot.identity(self._directory) is not None
+            turn.lock.take(self._directory, exclusive=exclusive, create=create, wait_s=self._wait_s)
+            try:
+                yield turn
+            except TaskHarborError:
+                if not turn.changes:
+                    self._put_back(turn)
+                raise
+            self._put_back(turn)
+        finally:
+            turn.lock.release()
+            if turn.copy is not None and turn.copy is not self._copy:
+                turn.copy.journal.close()
+            self._places.give_back(turn)
+
+    def _take_place(self, turn: Turn, wait_s: float) -> bool:
+        for left in self._places.of_this_thread():
+            # An interrupt took this thread out of it, and a traceback keeps it open, with its lock.
+            assert isinstance(left, Turn)
+            left.lock.release()
+            self._places.give_back(left)
+        return self._places.take(turn, wait_s)
+
+    def _put_back(self, turn: Turn) -> None:
+        if self._places.has(turn):
+            self._copy, turn.copy = turn.copy, None
+
+    def _refresh(self, turn: Turn, *, mend: bool) -> Copy:
+        """The state as it is on disk now."""
+        copy = turn.copy
+        try:
+            if copy is None or snapshot.identity(self._directory) != copy.identity:
+                return self._load(turn, mend=mend)
+            copy.journal.catch_up(mark.read(turn.lock.descriptor), mend=mend)
         except OSError as error:
-            self._reset()
+            turn.drop_copy()
             raise (store_error if mend else unreadable)(error, self._directory) from error
         except BaseException:
-            self._reset()
+            turn.drop_copy()
             raise
-        return self._state
+        return copy
 
-    def _load(self, *, mend: bool) -> State:
-        self._reset()
+    def _load(self, turn: Turn, *, mend: bool) -> Copy:
+        turn.drop_copy()
         try:
             kept = snapshot.read(self._directory)
         except SchemaMissing:
@@ -175,21 +214,15 @@ class JsonDriver(EngineDriver):
             raise
         journal = Journal(self._directory, kept.state, kept.generation)
         try:
-            journal.catch_up(mark.read(self._lock), mend=mend)
+            journal.catch_up(mark.read(turn.lock.descriptor), mend=mend)
         except BaseException:
             journal.close()
             raise
         if mend:
             self._remove_other_journals(kept.generation)
-        self._state, self._journal = kept.state, journal
-        self._generation, self._identity, self._version = kept.generation, kept.identity, kept.version
-        self._compact_at = max(SMALLEST_COMPACTION, kept.size, self._postponed)
-        return kept.state
-
-    def _reset(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-        self._forget()
+        compact_at = max(SMALLEST_COMPACTION, kept.size, self._postponed)
+        turn.copy = Copy(kept.state, journal, kept.generation, kept.version, kept.identity, compact_at)
+        return turn.copy
 
     def _refuse_orphaned_journals(self) -> None:
         """A journal without its snapshot is a store that lost a file, unless it is what a crashed `migrate` left."""
@@ -208,38 +241,34 @@ class JsonDriver(EngineDriver):
 
     # --- Writing -------------------------------------------------------------------------------------------
 
-    def _note(self, table: str, key: Any, value: Any) -> None:
-        assert self._state is not None
-        record = None if value is None else records.encode(table, value, self._state)
-        self._changes.append((table, key, record))
-
-    def _commit(self) -> None:
-        assert self._journal is not None
-        changes, self._changes = self._changes, []
+    def _commit(self, turn: Turn) -> None:
+        copy = turn.copy
+        assert copy is not None
+        if not self._places.has(turn):
+            raise StoreUnavailable(
+                "another call came in between in the same thread, as from a signal handler, "
+                "and nothing of this one was kept: try again"
+            )
         try:
-            self._journal.append(changes)
-        except BaseException as error:
-            self._reset()
-            if isinstance(error, OSError):
-                raise store_error(error, self._directory) from error
-            raise
-        mark.write(self._lock, self._journal.mark)
+            copy.journal.append(turn.changes)
+        except OSError as error:
+            raise store_error(error, self._directory) from error
+        mark.write(turn.lock.descriptor, copy.journal.mark)
         # What is new in a version is in the journal now: the snapshot has to say so to older ones.
-        outgrown = any(NEEDS.get(table, 1) > self._version for table, _, _ in changes)
-        if self._journal.size > self._compact_at or outgrown:
-            self._compact()
+        outgrown = any(NEEDS.get(table, 1) > copy.version for table, _, _ in turn.changes)
+        if copy.journal.size > copy.compact_at or outgrown:
+            self._compact(turn, copy)
 
-    def _compact(self) -> None:
+    def _compact(self, turn: Turn, copy: Copy) -> None:
         """Start the next generation. The operation that led here is safe already, so failing here fails nobody."""
-        assert self._state is not None and self._journal is not None
-        state, following, size = self._state, self._generation + 1, self._journal.size
+        following, size = copy.generation + 1, copy.journal.size
         try:
-            journals.create(self._directory, state.store_id, following)
-            snapshot.write(self._directory, state, following)
+            journals.create(self._directory, copy.state.store_id, following)
+            snapshot.write(self._directory, copy.state, following)
             self._postponed = 0
-            self._load(mend=True)
+            self._load(turn, mend=True)
         except (OSError, TaskHarborError):
-            self._reset()
+            turn.drop_copy()
             self._postponed = 2 * size
 
     def _settle_and_reserve(
@@ -253,14 +282,21 @@ class JsonDriver(EngineDriver):
         owner: str,
         tenant: str | None = None,
     ) -> tuple[Settled, Leased]:
-        with self._writing():
-            return super()._settle_and_reserve(settlements, queues, now, lease_for, limit, types, owner, tenant)
+        with self._writing() as state:
+            results = [self._settle_item(state, item, now) for item in settlements]
+            return results, self._lease(state, Ask(queues, now, lease_for, limit, types, owner, tenant), {})
+
+
+def _note(state: State, changes: list[Change], table: str, key: Any, value: Any) -> None:
+    record = None if value is None else records.encode(table, value, state)
+    changes.append((table, key, record))
 
 
 def _after_fork() -> None:
     """What another thread of the parent was doing is not the child's to finish, nor its lock to wait for."""
     for driver in list(_open_drivers):
-        driver._reset()
+        if driver._copy is not None:
+            driver._copy.journal.close()
         driver._begin_process()
 
 

@@ -7,8 +7,8 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -26,58 +26,69 @@ FILE_NAME: Final = "lock"
 _LONGEST_PAUSE_S: Final = 0.005
 
 
-@contextmanager
-def held(directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> Iterator[int]:
-    """Hold the store's lock, alone or together with other readers, and give its descriptor. StoreUnavailable after
-    `wait_s`.
+class StoreLock:
+    """The store's lock, for one turn at the store. What is open hangs on this, so that it can always be let go of:
+    a bare descriptor that an interrupt takes from its function is one that nobody closes."""
 
-    With `create`, the file to lock is made where it is missing; else a missing one means there is no store.
-    """
-    if fcntl is None:  # pragma: no cover - only off POSIX
-        raise StoreRefused("json:// needs the file locks of Linux, macOS or BSD: use sqlite:// here")
-    deadline = time.monotonic() + wait_s
-    descriptor = _take(directory / FILE_NAME, exclusive, create, deadline, wait_s)
-    try:
-        yield descriptor
-    finally:
-        # Unlocked by hand, not by closing: a child forked meanwhile may hold a copy of the descriptor.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    def __init__(self) -> None:
+        self._file: FileIO | None = None
+        self._process = os.getpid()
 
+    @property
+    def descriptor(self) -> int:
+        assert self._file is not None
+        return self._file.fileno()
 
-def _take(path: Path, exclusive: bool, create: bool, deadline: float, wait_s: float) -> int:
-    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-    while True:
-        descriptor = _open(path, exclusive, create)
-        try:
-            while not _try(descriptor, kind):
+    def take(self, directory: Path, *, exclusive: bool, create: bool, wait_s: float) -> None:
+        """Alone or together with other readers. StoreUnavailable after `wait_s`. Whether or not it raises, `release`.
+
+        With `create`, the file to lock is made where it is missing; else a missing one means there is no store.
+        """
+        if fcntl is None:  # pragma: no cover - only off POSIX
+            raise StoreRefused("json:// needs the file locks of Linux, macOS or BSD: use sqlite:// here")
+        deadline = time.monotonic() + wait_s
+        path, kind = directory / FILE_NAME, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        while True:
+            self._file = file = _open(path, exclusive, create)
+            while not _try(file.fileno(), kind):
                 if time.monotonic() >= deadline:
                     raise StoreUnavailable(
-                        f"waited {wait_s:g} s for the JSON store {path.parent}, which {_holder(descriptor)} is using: "
+                        f"waited {wait_s:g} s for the JSON store {directory}, which {_holder(file.fileno())} is using: "
                         "try again, or use sqlite:// when several processes are busy with one store"
                     )
                 time.sleep(random.uniform(0.0005, _LONGEST_PAUSE_S))
-            if _is_still(path, descriptor):
+            if _is_still(path, file.fileno()):
                 if exclusive:
-                    _sign(descriptor)
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        # Somebody removed the file while we waited for it; the lock that counts is the one that can be found.
-        os.close(descriptor)
+                    _sign(file.fileno())
+                return
+            # Somebody removed the file while we waited for it; the lock that counts is the one that can be found.
+            self.release()
+
+    def release(self) -> None:
+        """As often as it is called."""
+        file = self._file
+        if file is None or file.closed:
+            return
+        if self._process == os.getpid():
+            # By hand, not by closing: a child forked meanwhile may hold a copy of the descriptor.
+            with suppress(ValueError):  # another thread has just closed it: what an interrupt left may go in any
+                fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+        file.close()
 
 
-def _open(path: Path, exclusive: bool, create: bool) -> int:
+def _open(path: Path, exclusive: bool, create: bool) -> FileIO:
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | (os.O_CREAT if create else 0), 0o666)
+
     try:
-        return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o666)
+        return FileIO(path, "r+", opener=opener)
     except (FileNotFoundError, NotADirectoryError):
         raise missing(path.parent) from None
     except OSError as error:
         if not exclusive and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             # Reading needs no write access, as long as there is a file to lock.
             with suppress(OSError):
-                return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                return FileIO(path, "r")
         raise store_error(error, path.parent) from error
 
 

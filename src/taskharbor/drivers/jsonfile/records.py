@@ -17,7 +17,6 @@ from taskharbor.core.fleet import Leadership, Worker
 from taskharbor.core.limiting import Limit
 from taskharbor.core.model import Attempt, HistoryRow, Job, Outcome, Overlap, Progress, QueueSettings, Schedule, Status
 from taskharbor.core.workflow import Policy, StepState, Workflow, WorkflowState
-from taskharbor.drivers import lines, threads
 from taskharbor.drivers.access import token_from_row
 from taskharbor.drivers.flowing import StepRow
 from taskharbor.drivers.lines import BucketRecord, RunningRecord
@@ -26,21 +25,6 @@ from taskharbor.drivers.threads import FlowRecord
 
 Record = Any
 """What `json.loads` gives for one row."""
-
-TABLES: Final = (
-    "jobs",
-    "finished",
-    "history",
-    "keys",
-    "workers",
-    "leaders",
-    "queues",
-    "schedules",
-    "notes",
-    "tokens",
-    *lines.TABLES,
-    *threads.TABLES,
-)
 
 _JOB_PLAIN: Final = (
     "id",

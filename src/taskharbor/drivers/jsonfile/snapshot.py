@@ -15,7 +15,7 @@ from taskharbor.core.errors import HOW_TO_MIGRATE, SchemaMissing, SchemaTooNew, 
 from taskharbor.drivers import lines, threads
 from taskharbor.drivers.jsonfile import records
 from taskharbor.drivers.jsonfile.failures import unreadable
-from taskharbor.drivers.state import State
+from taskharbor.drivers.state import TABLES, State
 
 FORMAT: Final = "taskharbor-json"
 VERSION: Final = 3
@@ -161,7 +161,7 @@ def needed_version(state: State) -> int:
 def _body(state: State) -> Iterator[str]:
     """One row a line, so that people can look inside with the tools they have."""
     separator = "{"
-    for table in records.TABLES:
+    for table in TABLES:
         if table in NEW_TABLES and not getattr(state, table):
             continue
         yield f'{separator}"{table}": ['

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from taskharbor.core.errors import DriverClosed, StoreUnavailable
+from taskharbor.drivers.places import Place, Places
 
 Connection = Any
 """A PyMySQL connection; the library has no types of its own."""
@@ -39,17 +40,17 @@ class Pool:
     def _reset(self) -> None:
         """Begin without connections. A forked child must not share those of its parent: it would garble both."""
         self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(self._size)
+        self._places = Places(self._size)
         self._idle: list[tuple[Connection, float]] = []
         self._process = os.getpid()
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection for one piece of work. It is kept afterwards unless the work ended in an error."""
-        if not self._free.acquire(timeout=WAIT_S):
-            raise StoreUnavailable(f"all {self._size} connections are in use: raise pool_size in the URL")
-        free, process = self._free, self._process
+        place, places, process = Place(), self._places, self._process
         try:
+            if not places.take(place, WAIT_S):
+                raise StoreUnavailable(f"all {self._size} connections are in use: raise pool_size in the URL")
             connection = self._take()
             try:
                 yield connection
@@ -61,8 +62,7 @@ class Pool:
             if process == self._process:
                 self._keep(connection)
         finally:
-            if process == self._process:
-                free.release()
+            places.give_back(place)
 
     def drop_idle(self) -> None:
         """Forget the resting connections: one was found dead, so the others most likely are too."""

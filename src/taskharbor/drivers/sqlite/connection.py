@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from taskharbor.core.errors import DriverClosed, InvalidURL, StoreReadOnly
+from taskharbor.drivers.door import Door
 from taskharbor.drivers.sqlite import forking
-from taskharbor.drivers.sqlite.door import Door
 from taskharbor.drivers.sqlite.errors import BROKEN, code_of, refuse_foreign, translated
 from taskharbor.drivers.sqlite.locked import SLICE_S, begin_writing, patiently
 
