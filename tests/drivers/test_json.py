@@ -128,6 +128,21 @@ def produce_and_drain(directory: Path, name: str, results: Any) -> None:
 
 
 @pytest.mark.process
+def test_what_is_done_together_is_kept_as_a_whole_or_not_at_all(driver: JsonDriver, directory: Path) -> None:
+    taken = add_keyed(driver, "taken")
+    with pytest.raises(KeyError), driver.together() as inside:
+        add(inside)
+        assert add_keyed(inside, "taken").id == taken.id
+        assert inside.counts()["ready"] == 2
+        raise KeyError
+    assert driver.counts()["ready"] == 1
+    with driver.together() as inside:
+        for _ in range(3):
+            add(inside)
+    with JsonDriver(str(directory)) as other:
+        assert other.counts()["ready"] == driver.counts()["ready"] == 4
+
+
 def test_processes_that_share_a_store_take_turns_and_lose_nothing(driver: JsonDriver, directory: Path) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()

@@ -71,8 +71,8 @@ class FileStaging(Staging):
             elif self.plan.failfast or not (self.plan.rejects or self.plan.lake):
                 # A row that is refused only now must leave nothing behind, so all of it is one operation of the
                 # store, for which others have to wait; else they get their turn between the portions.
-                with cast("JsonDriver", driver)._writing():
-                    done = self._portions(driver, None, run_id, attempts, accepted, keep)
+                with cast("JsonDriver", driver).together() as inside:
+                    done = self._portions(inside, None, run_id, attempts, accepted, keep)
             else:
                 done = self._portions(driver, None, run_id, attempts, accepted, keep)
         self.discard(run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,6 +25,7 @@ from taskharbor.drivers.jsonfile.failures import store_error, unreadable
 from taskharbor.drivers.jsonfile.journal import Change, Journal
 from taskharbor.drivers.jsonfile.listening import JsonListener
 from taskharbor.drivers.jsonfile.lock import StoreLock
+from taskharbor.drivers.listening import BaseListener
 from taskharbor.drivers.places import Place, Places
 from taskharbor.drivers.state import State
 
@@ -128,6 +129,13 @@ class JsonDriver(EngineDriver):
             self._places.give_back(turn)
 
     # --- One operation ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[EngineDriver]:
+        """A driver whose calls are one operation of this store: all of them are kept, or none if the block raises.
+        Others wait meanwhile, and so would a call of this driver itself."""
+        with self._writing() as state:
+            yield _Inside(state, self.limits)
 
     def _reading(self) -> AbstractContextManager[State]:
         return self._operation(exclusive=False)
@@ -285,6 +293,29 @@ class JsonDriver(EngineDriver):
         with self._writing() as state:
             results = [self._settle_item(state, item, now) for item in settlements]
             return results, self._lease(state, Ask(queues, now, lease_for, limit, types, owner, tenant), {})
+
+
+class _Inside(EngineDriver):
+    """In the midst of an operation."""
+
+    def __init__(self, state: State, limits: Limits) -> None:
+        super().__init__(limits=limits)
+        self._state = state
+
+    def migrate(self) -> None:
+        """There is nothing to do: the operation has found its tables."""
+
+    def _reading(self) -> AbstractContextManager[State]:
+        return nullcontext(self._state)
+
+    def _writing(self) -> AbstractContextManager[State]:
+        return nullcontext(self._state)
+
+    def _listen(self, queues: tuple[str, ...]) -> Listener:
+        return BaseListener()  # nobody else writes meanwhile
+
+    def _close(self) -> None:
+        """What it works on is the operation's."""
 
 
 def _note(state: State, changes: list[Change], table: str, key: Any, value: Any) -> None:
