@@ -34,7 +34,7 @@ def timed(*words: str) -> float:
 
 
 def test_importing_the_package_takes_at_most_60_milliseconds() -> None:
-    # Of the processor, for it waits for nothing else; one of a few, for a busy machine makes things slower all the same.
+    # The time of the processor, for it waits for nothing. One of a few: a busy machine makes that slower, too.
     assert any(float(run("-c", _MEASURE_IMPORT)) <= IMPORT_LIMIT_S for _ in range(TRIES))
 
 
